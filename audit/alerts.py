@@ -18,8 +18,6 @@ from sqlalchemy import delete, insert, select
 from headworks._audit.findings import AuditFinding
 from headworks._audit.store import AuditStore, tables
 
-__all__ = ["SendAlert", "send_alerts", "webhook"]
-
 _log = logging.getLogger("headworks.audit")
 _TIMEOUT_SECONDS = 5.0
 SendAlert = Callable[[dict[str, Any]], None]

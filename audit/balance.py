@@ -1,31 +1,28 @@
-"""The balance of a tier against the producers: the arithmetic of loss and duplication.
+"""The balance of a tier against the producers: the states of a topic's messages.
 
 Rules: pure. A balance is per topic and window. Sums over windows never cancel out: a loss in one
-window is not repaired by a duplicate in another.
-
-- Expected: attempted, without failed and dropped, both of which the application knows of. Messages
-  of a killed producer (`unresolved`, and `in_flight` until that is reported) are expected.
-- Lost: expected and not accounted for. This includes messages that are still on their way.
-- Duplicated: accounted for beyond all that was attempted and not dropped. A failed message may
-  have arrived, if only its acknowledgement was lost.
+window is not repaired by a surplus in another. `states` defines each state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
-__all__ = ["Balance", "allowed_of", "balance_of", "total"]
+from headworks._audit.states import PRODUCER_COUNTS, TIER_COUNTS, states_of
 
 _ROUNDING_TOLERANCE = 1e-6
+_SAME = ("attempted", "delivered", "dropped", "loaded", "quarantined", "late")
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The reference and one tier, for one topic and one window (None: all windows).
+    """The states of one topic's messages at one tier, in one window (None: all windows).
 
-    `sent` were acknowledged by the broker. `gone` were removed by the broker before the tier read
-    them. `unsure` were passed on by a mirror without an acknowledgement, and came again.
+    `abandoned` messages are unresolved, and can no longer arrive. `in_flight` messages have no
+    reported outcome. The broker removed `removed` messages before the tier read them, or they were
+    in damaged batches. A mirror passed on `unsure` messages without an acknowledgement, and they
+    came again.
 
     `referenced` is False if no producer has counted the topic: nothing is claimed about it.
     """
@@ -33,49 +30,75 @@ class Balance:
     topic: str
     window_start: int | None
     attempted: int
-    sent: int
+    delivered: int
+    loaded: int
+    quarantined: int
+    waiting: int
+    late: int
     failed: int
     dropped: int
     unresolved: int
-    accounted: int
-    quarantined: int
-    late: int
-    gone: int
-    unsure: int
+    abandoned: int
+    in_flight: int
     lost: int
+    surplus: int
     duplicated: int
+    removed: int
+    unsure: int
     referenced: bool
 
     @property
-    def expected(self) -> int:
-        """The messages that should have arrived."""
-        return self.attempted - self.failed - self.dropped
+    def accounted(self) -> int:
+        """The messages at the tier, however they ended there."""
+        return self.loaded + self.quarantined
 
     @property
-    def in_flight(self) -> int:
-        """The messages that were attempted and not yet reported as delivered or failed."""
-        return self.expected - self.sent - self.unresolved
+    def missing(self) -> int:
+        """The messages that were sent and are not at the tier: waiting, lost, or unresolved."""
+        return self.waiting + self.lost + self.unresolved
+
+    @property
+    def losses(self) -> int:
+        """The messages that will never arrive: lost, dropped, failed, or abandoned."""
+        return self.lost + self.dropped + self.failed + self.abandoned
 
     @property
     def completeness(self) -> float:
-        """The share of expected messages that arrived, 0 to 1; 1 if none is expected."""
-        return 1.0 if self.expected <= 0 else (self.expected - self.lost) / self.expected
+        """The share of attempted messages that arrived, 0 to 1; 1 if none was attempted."""
+        absent = self.missing + self.dropped + self.failed
+        return 1.0 if self.attempted <= 0 else (self.attempted - absent) / self.attempted
 
     @property
     def complete(self) -> bool:
-        """Return whether every expected message arrived exactly once."""
-        return self.lost == 0 and self.duplicated == 0
+        """Return whether every attempted message arrived, and no other one."""
+        return not (self.missing or self.dropped or self.failed or self.surplus or self.duplicated)
+
+    @property
+    def counts(self) -> tuple[object, ...]:
+        """The counts alone, without what a position in the log or a proof adds to them."""
+        sent = (self.attempted, self.delivered, self.dropped, self.failed)
+        seen = (self.loaded, self.quarantined, self.late, self.removed, self.unsure)
+        between = (self.missing, self.surplus + self.duplicated)
+        return (self.topic, self.window_start, *sent, *seen, *between, self.referenced)
 
     def meets(self, share: float) -> bool:
-        """Return whether at most 1 - `share` of the expected messages is lost or duplicated."""
-        allowed = allowed_of(self.expected, share)
-        return self.lost <= allowed and self.duplicated <= allowed
+        """Return whether at most 1 - `share` of the attempted messages are losses or duplicated."""
+        allowed = allowed_of(self.attempted, share)
+        return self.losses <= allowed and self.duplicated <= allowed
+
+    def with_duplicates(self, proven: int) -> Balance:
+        """Return it with `proven` messages of the surplus called duplicated."""
+        n = min(proven, self.surplus)
+        return replace(self, surplus=self.surplus - n, duplicated=self.duplicated + n)
 
 
-def allowed_of(expected: int, share: float) -> float:
-    """Return how many of the expected messages may be wrong for an SLA of `share`."""
+_COUNTS = tuple(field.name for field in fields(Balance) if field.type == "int")
+
+
+def allowed_of(attempted: int, share: float) -> float:
+    """Return how many of the attempted messages may be wrong for an SLA of `share`."""
     # A hair more, because 1 - 0.8 is less than a fifth.
-    return (1 - share) * max(0, expected) + _ROUNDING_TOLERANCE
+    return (1 - share) * max(0, attempted) + _ROUNDING_TOLERANCE
 
 
 def balance_of(
@@ -87,44 +110,42 @@ def balance_of(
     referenced: bool,
 ) -> Balance:
     """Return the balance of the producers' counts and a tier's, both by column of the store."""
-    attempted, failed, dropped = sent["attempted"], sent["failed"], sent["dropped"]
-    accounted = seen["accounted"]
+    counts = {name: sent[name] for name in PRODUCER_COUNTS}
+    counts |= {name: seen[name] for name in TIER_COUNTS}
+    return stated_balance(
+        topic,
+        window_start,
+        states_of(counts, lambda n: max(0, n)),
+        removed=seen["gone"],
+        unsure=seen["unresolved"],
+        referenced=referenced,
+    )
+
+
+def stated_balance(
+    topic: str,
+    window_start: int | None,
+    states: Mapping[str, int],
+    *,
+    removed: int,
+    unsure: int,
+    referenced: bool,
+) -> Balance:
+    """Return the balance of these states, of which nothing is claimed without a reference."""
+    claimed = {name: n if referenced or name in _SAME else 0 for name, n in states.items()}
     return Balance(
         topic=topic,
         window_start=window_start,
-        attempted=attempted,
-        sent=sent["delivered"],
-        failed=failed,
-        dropped=dropped,
-        unresolved=sent["unresolved"],
-        accounted=accounted,
-        quarantined=seen["quarantined"],
-        late=seen["late"],
-        gone=seen["gone"],
-        unsure=seen["unresolved"],
-        lost=max(0, attempted - failed - dropped - accounted) if referenced else 0,
-        duplicated=max(0, accounted - (attempted - dropped)) if referenced else 0,
+        removed=removed,
+        unsure=unsure,
         referenced=referenced,
+        **claimed,
     )
 
 
 def total(balances: Iterable[Balance], topic: str = "") -> Balance:
     """Return the sum of balances over windows (and topics), under the name `topic`."""
     rows = list(balances)
-    return Balance(
-        topic=topic,
-        window_start=None,
-        attempted=sum(row.attempted for row in rows),
-        sent=sum(row.sent for row in rows),
-        failed=sum(row.failed for row in rows),
-        dropped=sum(row.dropped for row in rows),
-        unresolved=sum(row.unresolved for row in rows),
-        accounted=sum(row.accounted for row in rows),
-        quarantined=sum(row.quarantined for row in rows),
-        late=sum(row.late for row in rows),
-        gone=sum(row.gone for row in rows),
-        unsure=sum(row.unsure for row in rows),
-        lost=sum(row.lost for row in rows),
-        duplicated=sum(row.duplicated for row in rows),
-        referenced=all(row.referenced for row in rows),
-    )
+    sums = {name: sum(getattr(row, name) for row in rows) for name in _COUNTS}
+    referenced = all(row.referenced for row in rows)
+    return Balance(topic=topic, window_start=None, referenced=referenced, **sums)

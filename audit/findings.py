@@ -3,40 +3,51 @@
 Rules:
 
 - Reads only. The same store and the same `now` give the same findings in the same order.
-- A window is judged `complete_within_ms` after its end, and two minutes after its last count.
-  Messages on their way are therefore not called lost.
-- The hadoop tier must have every topic. Other tiers are judged on topics that they ever counted.
+- A window is judged `complete_within_ms` after its end, and two minutes after its last count, as
+  on the pages of the console. Lost and dropped messages need no such two minutes.
+- Each state of `states` has findings of its own. Messages that may still arrive are `overdue`, and
+  never lost.
+- A tier is judged on topics that it ever counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from headworks._audit import queries
+from headworks._audit.quiet import quiet_topics
 from headworks._audit.results import TierSource, TierState
-from headworks._audit.sql import Breach, breaches_in
+from headworks._audit.sql import LOADER_TIER, WindowBounds
 from headworks._audit.store import AuditStore, tables
 from headworks._audit.store.aggregate import PRODUCER_TIER
+from headworks._audit.sums import Breach, Judgment, breaches_in, duplicates_in
+from headworks._audit.thresholds import Thresholds
+from headworks._audit_counting import WINDOW_MS
 
-__all__ = ["AuditFinding", "Thresholds", "findings", "general_findings"]
-
-_LOADER_TIER = "hadoop"
 _MAX_AGE_MS = 86_400_000
+_MAX_LIKELY = 3
+_MAX_EXPLAINED = 20  # topics with a surplus whose likely reason is looked for
+_OF_PRODUCERS = ("dropped", "failed", "unresolved")
+_OF_TIER = ("lost", "waiting", "surplus")
+WINDOW_KINDS = (*_OF_PRODUCERS, "lost", "overdue", "surplus", "duplicated")
+"""The kinds of findings that concern windows of a topic."""
 
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """The limits of a finding: a share of 1, and times in milliseconds."""
-
-    sla: float = 0.999
-    complete_within_ms: int = 1_800_000
-    silent_after_ms: int = 1_800_000
-    max_skew_ms: int = 60_000
+_BREACHES = {
+    "dropped": "producers dropped {n} of {of} messages",
+    "failed": "producers gave up {n} of {of} messages with an error",
+    "unresolved": "{n} of {of} messages have no known outcome; start a producer with the same "
+    "state folder, which reports those of a killed one",
+    "lost": "{n} of {of} messages are lost",
+    "overdue": "{n} of {of} messages still wait to be read there; check that the tier runs",
+    "surplus": "{n} more messages than producers reported ({of}); a producer was killed before it "
+    "reported, or a client that does not count wrote them",
+    "duplicated": "{n} messages are duplicated, by the offsets of the loads",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +68,7 @@ class AuditFinding:
 def findings(store: AuditStore, now: int, thresholds: Thresholds) -> list[AuditFinding]:
     """Return all findings at `now`, by kind, tier, and topic."""
     tiers = sorted(state.tier for state in queries.tiers(store))
-    breaches = _breaches(store, now, thresholds, tiers)
+    breaches = _breaches(store, now, thresholds, [t for t in tiers if t != PRODUCER_TIER])
     found = [*breaches, *general_findings(store, now, thresholds)]
     return sorted(found, key=lambda finding: (finding.kind, finding.key))
 
@@ -68,6 +79,7 @@ def general_findings(store: AuditStore, now: int, thresholds: Thresholds) -> lis
     found = [
         *_silent_tiers(states, now, thresholds),
         *_source_findings(queries.sources(store), now, thresholds),
+        *_quiet_topics(store, now, thresholds),
         *_unmatched_topics(store, now, thresholds),
         *_holes(store),
     ]
@@ -77,44 +89,93 @@ def general_findings(store: AuditStore, now: int, thresholds: Thresholds) -> lis
 def _breaches(
     store: AuditStore, now: int, thresholds: Thresholds, tiers: list[str]
 ) -> Iterator[AuditFinding]:
-    for tier in tiers:
-        if tier == PRODUCER_TIER:
-            continue
-        ended = now - thresholds.complete_within_ms
-        with store.read() as connection:
-            rows = breaches_in(
-                connection,
-                tier,
-                since=now - _MAX_AGE_MS,
-                ended=ended,
-                heard_before=now - queries.SETTLED_MS,
-                share=thresholds.sla,
-                every_topic=tier == _LOADER_TIER,
-            )
-        for row in rows:
-            yield from _breach(row, tier, thresholds.sla)
+    judgment = Judgment(
+        since=now - _MAX_AGE_MS,
+        ended=now - thresholds.complete_within_ms,
+        heard_before=now - queries.SETTLED_MS,
+        waiting_since=now - thresholds.complete_within_ms,
+        share=thresholds.sla,
+    )
+    with store.read() as connection:
+        # The loader's tier also says which failed and unresolved messages arrived all the same.
+        for row in breaches_in(connection, LOADER_TIER, _OF_PRODUCERS, judgment):
+            yield _breach(row, PRODUCER_TIER)
+        for tier in tiers:
+            reads = _topics_of(connection, tier)
+            rows = breaches_in(connection, tier, _OF_TIER, judgment)
+            over = [row.topic for row in rows if row.state == "surplus"]
+            bounds = WindowBounds(judgment.since)
+            proven = duplicates_in(connection, tier, bounds) if over else {}
+            explained = set(over[:_MAX_EXPLAINED])
+            for row in rows:
+                if row.topic in reads or (tier == LOADER_TIER and row.state == "lost"):
+                    twice = min(row.messages, proven.get(row.topic, 0))
+                    yield from _surplus_or_breach(
+                        connection if row.topic in explained else None, row, tier, twice
+                    )
 
 
-def _breach(row: Breach, tier: str, sla: float) -> Iterator[AuditFinding]:
-    since = _iso_time(row.first_window)
-    if row.lost:
-        yield AuditFinding(
-            "incomplete",
-            f"incomplete/{tier}/{row.topic}",
-            tier,
-            row.topic,
-            f"{row.topic} at {tier}: {row.lost:,} of {row.expected:,} messages are missing in "
-            f"{row.windows} windows below {sla:.3%}, the first from {since}",
+def _topics_of(connection: Connection, tier: str) -> set[str]:
+    t = tables.topics.c
+    return set(connection.scalars(select(t.topic).where(t.tier == tier)))
+
+
+def _surplus_or_breach(
+    connection: Connection | None, row: Breach, tier: str, proven: int
+) -> Iterator[AuditFinding]:
+    """Yield a breach, and the `proven` duplicates of a surplus apart from the rest.
+
+    With a connection, it says which producers are the likely reason of a surplus.
+    """
+    if row.state != "surplus":
+        yield _breach(row, tier)
+        return
+    if proven:
+        yield _breach(replace(row, state="duplicated", messages=proven), tier)
+    if row.messages > proven:
+        found = _breach(replace(row, messages=row.messages - proven), tier)
+        likely = "" if connection is None else _likely_sources(connection, row)
+        yield replace(found, text=found.text + likely)
+
+
+def _likely_sources(connection: Connection, row: Breach) -> str:
+    """Return the producers of a topic's first window with a surplus that report no more."""
+    i, n, s = tables.increments.c, tables.names.alias, tables.sources.c
+    topic, tier, host, application = (n() for _ in range(4))
+    rows = connection.execute(
+        select(host.c.name, application.c.name, s.last_sent)
+        .distinct()
+        .select_from(tables.increments)
+        .join(topic, topic.c.id == i.topic)
+        .join(tier, tier.c.id == i.tier)
+        .join(host, host.c.id == i.host)
+        .join(application, application.c.id == i.application)
+        .join(
+            tables.sources,
+            (s.tier == PRODUCER_TIER)
+            & (s.host == host.c.name)
+            & (s.application == application.c.name),
         )
-    if row.duplicated:
-        yield AuditFinding(
-            "duplicated",
-            f"duplicated/{tier}/{row.topic}",
-            tier,
-            row.topic,
-            f"{row.topic} at {tier}: {row.duplicated:,} messages came more than once in "
-            f"{row.windows} windows, the first from {since}",
+        .where(
+            topic.c.name == row.topic,
+            tier.c.name == PRODUCER_TIER,
+            i.window_start == row.first_window,
+            s.last_sent < row.first_window + WINDOW_MS,
         )
+        .order_by(s.last_sent)
+        .limit(_MAX_LIKELY)
+    ).all()
+    told = [f"{a} on {h}, which last reported at {_iso_time(at)}" for h, a, at in rows]
+    return f"; likely {' or '.join(told)}" if told else ""
+
+
+def _breach(row: Breach, tier: str) -> AuditFinding:
+    kind = "overdue" if row.state == "waiting" else row.state
+    where = row.topic if tier == PRODUCER_TIER else f"{row.topic} at {tier}"
+    found = _BREACHES[kind].format(n=f"{row.messages:,}", of=f"{row.attempted:,}")
+    windows = f"{row.windows} window{'s' * (row.windows != 1)}"
+    text = f"{where}: {found}; {windows}, the first from {_iso_time(row.first_window)}"
+    return _finding(kind, (tier, row.topic), row.topic, text)
 
 
 def _silent_tiers(
@@ -124,14 +185,24 @@ def _silent_tiers(
     for tier, state in states.items():
         quiet = now - state.last_sent > thresholds.silent_after_ms
         if tier != PRODUCER_TIER and quiet and sending > state.last_sent:
-            yield AuditFinding(
+            yield _finding(
                 "silent",
-                f"silent/{tier}",
-                tier,
+                (tier,),
                 None,
                 f"{tier} has counted nothing since {_iso_time(state.last_sent)}, "
                 f"and producers have until {_iso_time(sending)}",
             )
+
+
+def _quiet_topics(store: AuditStore, now: int, thresholds: Thresholds) -> Iterator[AuditFinding]:
+    for one in quiet_topics(store, now, thresholds.silent_after_ms):
+        yield _finding(
+            "quiet",
+            (PRODUCER_TIER, one.topic),
+            one.topic,
+            f"{one.topic}: producers counted messages in {one.busy} of the {one.windows} windows "
+            f"up to {_iso_time(one.last_window + WINDOW_MS)}, and none since: see whether they run",
+        )
 
 
 def _source_findings(
@@ -139,24 +210,22 @@ def _source_findings(
 ) -> Iterator[AuditFinding]:
     for one in sources:
         who = f"{one.application} on {one.host}"
-        key = f"{one.tier}/{one.host}/{one.application}"
+        names = (one.tier, one.host, one.application)
         if one.unsettled > 0 and now - one.last_sent > thresholds.silent_after_ms:
-            yield AuditFinding(
+            yield _finding(
                 "abandoned",
-                f"abandoned/{key}",
-                one.tier,
+                names,
                 None,
                 f"{who} reported last at {_iso_time(one.last_sent)}, with {one.unsettled:,} "
                 "messages of whose fate nothing is known: start a producer there, which reports it",
             )
         lag = one.lag_ms
         # A load is reported when it is applied, so its way is never short.
-        behind = lag is not None and lag > thresholds.max_skew_ms and one.tier != _LOADER_TIER
+        behind = lag is not None and lag > thresholds.max_skew_ms and one.tier != LOADER_TIER
         if lag is not None and (behind or lag < -thresholds.max_skew_ms):
-            yield AuditFinding(
+            yield _finding(
                 "skewed",
-                f"skewed/{key}",
-                one.tier,
+                names,
                 None,
                 f"the clock of {who} is {abs(lag) / 1000:,.0f} s "
                 f"{'behind' if lag > 0 else 'ahead of'} the reconciler's",
@@ -178,28 +247,29 @@ def _unmatched_topics(
         for topic in sorted(topics.keys() - sent.keys()):
             if topics[topic] < old:
                 text = f"{topic} is counted at {tier}, and no producer counts it"
-                yield AuditFinding(
-                    "unreferenced", f"unreferenced/{tier}/{topic}", tier, topic, text
-                )
-    if _LOADER_TIER in counted:
-        for topic in sorted(sent.keys() - counted[_LOADER_TIER].keys()):
+                yield _finding("unreferenced", (tier, topic), topic, text)
+    if LOADER_TIER in counted:
+        for topic in sorted(sent.keys() - counted[LOADER_TIER].keys()):
             if sent[topic] < old:
-                text = f"{topic} is produced, and {_LOADER_TIER} has never counted a message of it"
-                key = f"unknown/{_LOADER_TIER}/{topic}"
-                yield AuditFinding("unknown", key, _LOADER_TIER, topic, text)
+                text = f"{topic} is produced, and {LOADER_TIER} has never counted a message of it"
+                yield _finding("unknown", (LOADER_TIER, topic), topic, text)
 
 
 def _holes(store: AuditStore) -> Iterator[AuditFinding]:
     holes = queries.holes(store)
     if holes.unreadable or holes.missed:
-        yield AuditFinding(
+        yield _finding(
             "holes",
-            "holes",
-            "",
+            (),
             None,
             f"{holes.unreadable:,} messages of the audit topic are no audit events, and "
             f"{holes.missed:,} were gone before they were read: the sums prove nothing",
         )
+
+
+def _finding(kind: str, names: Sequence[str], topic: str | None, text: str) -> AuditFinding:
+    """Return a finding whose key is its kind and these names, the first of which is the tier."""
+    return AuditFinding(kind, "/".join((kind, *names)), names[0] if names else "", topic, text)
 
 
 def _iso_time(millis: int) -> str:

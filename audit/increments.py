@@ -19,8 +19,6 @@ from headworks._wire import unframe
 from headworks.errors import CorruptError, HeadworksError, UnreachableError
 from headworks.registry_client import RegistryClient
 
-__all__ = ["CountedRange", "Increment", "IncrementDecoder", "id_bytes"]
-
 
 @dataclass(frozen=True, slots=True)
 class CountedRange:

@@ -1,8 +1,8 @@
 """The sums of the audit, computed naively: every increment in memory, added up on demand.
 
-Rules: pure, without clock and I/O. Adding an increment twice (same id) changes nothing, and the
-order does not matter. It shares only the arithmetic of a balance with the store, so that `audit
-verify` can compare the two.
+Rules: pure, without clock and I/O. It knows no offsets, so every missing message is waiting in it.
+Adding an increment twice (same id) changes nothing, and the order does not matter. It shares only
+the arithmetic of a balance with the store, so that `audit verify` can compare the two.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from collections.abc import Iterator
 
 from headworks._audit.balance import Balance, balance_of
 from headworks._audit.increments import Increment
-
-__all__ = ["Ledger"]
 
 _PRODUCER_TIER = "producer"
 _GIVEN_UP_OUTCOMES = ("dropped:timed_out", "dropped:closed")
@@ -69,5 +67,5 @@ def _columns(counts: Counter[str]) -> Counter[str]:
     columns["failed"] += sum(given_up.values())
     columns["attempted"] -= counts["resent"]
     columns["accounted"] = sum(counts[outcome] for outcome in _ACCOUNTED_OUTCOMES)
-    columns["gone"] = counts["lost"]
+    columns["gone"] = counts["lost"] + counts["damaged"]
     return columns

@@ -17,11 +17,10 @@ from headworks._audit.balance import Balance, total
 from headworks._audit.findings import AuditFinding
 from headworks._audit.reconciler import ReconcilerProgress
 from headworks._audit.results import TierState, TimeToComplete
+from headworks._audit.states import DEFINITIONS
 from headworks._audit.store import AuditStore
 from headworks._audit.store.aggregate import PRODUCER_TIER
 from headworks._audit_counting import WINDOW_MS
-
-__all__ = ["AuditMetrics", "MetricsSnapshot", "take_snapshot"]
 
 _PREFIX = "headworks_audit"
 _DAY_MS = 86_400_000
@@ -59,7 +58,7 @@ def take_snapshot(store: AuditStore, now: int, found: Sequence[AuditFinding]) ->
             TierSnapshot(
                 state,
                 total(rows),
-                tuple(row for row in rows[:_MAX_WORST_TOPICS] if not row.complete),
+                tuple(row for row in rows[:_MAX_WORST_TOPICS] if row.losses),
                 # Only ended windows: a current one may look complete by chance.
                 queries.time_to_complete(store, state.tier, since=since, until=now - WINDOW_MS + 1),
             )
@@ -112,24 +111,24 @@ def _snapshot_metrics(last: MetricsSnapshot) -> Iterator[Metric]:
         last_reports.add_metric([tier.state.tier], tier.state.last_sent / 1000)
     yield last_reports
     below = [tier for tier in last.tiers if tier.state.tier != PRODUCER_TIER]
-    for name, meaning in (
-        ("expected", "messages that should be at a tier, last day"),
-        ("accounted", "messages that are at a tier, last day"),
-        ("lost", "messages missing at a tier, last day"),
-        ("duplicated", "messages more than once at a tier, last day"),
-        ("late", "messages loaded an hour after their window, last day"),
-    ):
-        family = GaugeMetricFamily(f"{_PREFIX}_{name}_messages", meaning, labels=["tier"])
-        for tier in below:
-            family.add_metric([tier.state.tier], getattr(tier.balance, name))
-        yield family
+    messages = GaugeMetricFamily(
+        f"{_PREFIX}_messages",
+        "messages of the last day by their state at a tier",
+        labels=["tier", "state"],
+    )
+    for tier in below:
+        for state in DEFINITIONS:
+            messages.add_metric([tier.state.tier, state], getattr(tier.balance, state))
+    yield messages
     yield from _worst_topic_metrics(below)
 
 
 def _worst_topic_metrics(below: Sequence[TierSnapshot]) -> Iterator[Metric]:
     labels = ["tier", "topic"]
     topics = GaugeMetricFamily(
-        f"{_PREFIX}_worst_topic_lost_messages", "missing, of the worst topics", labels=labels
+        f"{_PREFIX}_worst_topic_lost_messages",
+        "lost, dropped, failed, and abandoned messages of the worst topics, last day",
+        labels=labels,
     )
     completion = GaugeMetricFamily(
         f"{_PREFIX}_complete_seconds",
@@ -138,7 +137,7 @@ def _worst_topic_metrics(below: Sequence[TierSnapshot]) -> Iterator[Metric]:
     )
     for tier in below:
         for row in tier.worst:
-            topics.add_metric([tier.state.tier, row.topic], row.lost)
+            topics.add_metric([tier.state.tier, row.topic], row.losses)
         quantiles = (("0.5", tier.time.p50), ("0.95", tier.time.p95), ("0.99", tier.time.p99))
         for quantile, seconds in quantiles:
             completion.add_metric(

@@ -14,9 +14,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import Row, case, func, select
 
-from headworks._audit.balance import Balance
+from headworks._audit.balance import Balance, total
 from headworks._audit.increments import CountedRange
 from headworks._audit.results import (
     SETTLED_MS,
@@ -35,19 +35,20 @@ from headworks._audit.results import (
     WindowState,
 )
 from headworks._audit.sql import (
+    LOADER_TIER,
     WindowBounds,
     attempted_in,
     drops_in,
-    first_below,
     newest_windows,
     percentiles,
     seconds_to_complete,
     states_in,
-    topic_sums_in,
+    time_axis,
 )
 from headworks._audit.store import AuditStore, tables
 from headworks._audit.store.aggregate import PRODUCER_TIER
 from headworks._audit.store.tables import MISSED
+from headworks._audit.sums import first_below, topic_sums_in
 from headworks._audit_counting import window_of
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "explain",
     "health",
     "holes",
+    "loader_lags",
     "sources",
     "tiers",
     "time_to_complete",
@@ -64,8 +66,6 @@ __all__ = [
     "topic_sums",
     "topics",
 ]
-
-_windows = tables.windows.c
 
 
 def topics(store: AuditStore) -> list[str]:
@@ -97,14 +97,14 @@ def topic_sums(
     store: AuditStore,
     tier: str,
     *,
+    topic: str | None = None,
     since: int | None = None,
     until: int | None = None,
-    limit: int = 1_000_000,
-    offset: int = 0,
 ) -> list[Balance]:
-    """Return every topic's balance with `tier`, summed over windows, the worst first."""
+    """Return every topic's balance (or one's) with `tier`, summed over windows, the worst first."""
+    bounds = WindowBounds(since, until, [topic] if topic else None)
     with store.read() as connection:
-        return topic_sums_in(connection, tier, WindowBounds(since, until), limit, offset)
+        return topic_sums_in(connection, tier, bounds)
 
 
 def health(
@@ -119,13 +119,13 @@ def health(
 ) -> Health:
     """Return the heatmap: topics by windows, the worst topic first.
 
-    The windows are the newest `windows` with counts of the producers or `tier`, oldest first. The
-    rows are page `offset`, `limit` of the topics whose name contains `containing`.
+    The windows are the newest `windows` of the time axis of the producers and `tier`, oldest first.
+    The rows are page `offset`, `limit` of the topics whose name contains `containing`.
     """
     with store.read() as connection:
-        starts = newest_windows(connection, tier, now, windows)
+        starts = time_axis(newest_windows(connection, tier, now, windows), windows)
         if not starts:
-            return Health(tier, (), (), 0, 0, 0, 0, 0)
+            return Health(tier, (), (), 0, total(()), 0)
         since, until = starts[0], starts[-1] + 1
         everything = topic_sums_in(
             connection, tier, WindowBounds(since, until, containing=containing)
@@ -145,17 +145,15 @@ def health(
             for row in page
         ),
         topics=len(everything),
-        incomplete=sum(1 for row in everything if row.lost or row.duplicated),
-        expected=sum(row.expected for row in everything),
-        lost=sum(row.lost for row in everything),
-        duplicated=sum(row.duplicated for row in everything),
+        sum=total(everything),
+        bad=sum(1 for row in everything if row.losses or row.duplicated),
     )
 
 
 def topic_audit(store: AuditStore, topic: str, *, now: int, windows: int = 144) -> TopicAudit:
     """Return one topic's newest `windows` with a line per tier, drops, and time to complete."""
     with store.read() as connection:
-        starts = newest_windows(connection, None, now, windows, topic)
+        starts = time_axis(newest_windows(connection, None, now, windows, topic), windows)
         names = list(
             connection.scalars(
                 select(tables.topics.c.tier)
@@ -172,7 +170,11 @@ def topic_audit(store: AuditStore, topic: str, *, now: int, windows: int = 144) 
         for tier in names:
             states = states_in(connection, tier, bounds)
             found = {state.window_start: state for state in states}
-            took = [s.seconds_to_complete for s in states if s.balance.expected > 0]
+            took = [
+                s.seconds_to_complete
+                for s in states
+                if s.balance.attempted > s.balance.dropped + s.balance.failed
+            ]
             lines.append(
                 TierLine(tier, tuple(found.get(s) for s in starts), percentiles(tier, took))
             )
@@ -191,15 +193,12 @@ def time_to_complete(
     store: AuditStore,
     tier: str,
     *,
-    topic: str | None = None,
     since: int | None = None,
     until: int | None = None,
 ) -> TimeToComplete:
     """Return percentiles of the seconds from a window's end until 99.9 % of it was at `tier`."""
     seen, sent = tables.windows.alias("seen"), tables.windows.alias("sent")
     bounds = [sent.c.tier == PRODUCER_TIER, sent.c.attempted > sent.c.failed + sent.c.dropped]
-    if topic is not None:
-        bounds.append(sent.c.topic == topic)
     if since is not None:
         bounds.append(sent.c.window_start >= since)
     if until is not None:
@@ -247,6 +246,20 @@ def complete_until(
     return Completeness(topic, first, state.balance, bool(counted))
 
 
+def loader_lags(store: AuditStore) -> dict[str, int]:
+    """Return the messages of each topic that the loader has not read, as of the last cut.
+
+    A topic that the loader never read is missing, and so is one whose log is unknown.
+    """
+    p = tables.log_positions.c
+    lag = p.log_end - case((p.loaded > p.log_start, p.loaded), else_=p.log_start)
+    sums = select(p.topic, func.sum(case((lag > 0, lag), else_=0))).where(p.log_end.is_not(None))
+    with store.read() as connection:
+        read = sums.group_by(p.topic).having(func.max(p.loaded).is_not(None))
+        rows = connection.execute(read).all()
+    return {topic: int(n) for topic, n in rows}
+
+
 def tiers(store: AuditStore) -> list[TierState]:
     """Return every tier that has ever reported, by name, with its last report."""
     c = tables.sources.c
@@ -286,16 +299,12 @@ def explain(store: AuditStore, topic: str, window_start: int) -> Explanation:
             .where(i.topic == number, i.window_start == window_start)
             .order_by(i.sent_at)
         ).all()
-        names = list(
-            connection.scalars(
-                select(_windows.tier).where(
-                    _windows.topic == topic, _windows.window_start == window_start
-                )
-            )
-        )
+        # Also tiers that counted nothing in this window: there it may be lost as a whole.
+        t = tables.topics.c
+        names = set(connection.scalars(select(t.tier).where(t.topic == topic)))
         states = {
             tier: state
-            for tier in sorted(set(names) - {PRODUCER_TIER})
+            for tier in sorted({*names, LOADER_TIER} - {PRODUCER_TIER})
             for state in states_in(
                 connection, tier, WindowBounds(window_start, window_start + 1, [topic])
             )

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from headworks._audit.increments import Increment, IncrementDecoder
 from headworks._audit.ledger import Ledger
 from headworks._audit_counting import AUDIT_TOPIC
 from headworks._kafka.client_properties import READ_AHEAD, client_properties
+from headworks._kafka.clients import KafkaConsumer
+from headworks._kafka.damaged_batch import DamagedBatchError, damaged_batch
 from headworks.errors import CorruptError, UnreachableError
 from headworks.registry_client import RegistryClient
-
-__all__ = ["audit_consumer", "broker_unreachable", "read_ledger", "read_whole", "watermarks"]
 
 _TIMEOUT_SECONDS = 10.0
 
@@ -63,13 +64,17 @@ def _messages(bootstrap: str) -> Iterator[Message]:
         consumer.close()
 
 
-def audit_consumer(bootstrap: str, reset: str) -> Consumer:
+def audit_properties(bootstrap: str) -> dict[str, Any]:
+    """Return the properties of librdkafka for a reader of the audit topic."""
+    return {**client_properties(bootstrap), "group.id": "headworks-audit"}
+
+
+def audit_consumer(bootstrap: str, reset: str) -> KafkaConsumer:
     """Return a consumer that commits nothing; `reset` applies if its offset is gone."""
-    return Consumer(
+    return KafkaConsumer(
         {
-            **client_properties(bootstrap),
+            **audit_properties(bootstrap),
             **READ_AHEAD,
-            "group.id": "headworks-audit",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": reset,
@@ -79,7 +84,7 @@ def audit_consumer(bootstrap: str, reset: str) -> Consumer:
     )
 
 
-def watermarks(consumer: Consumer, bootstrap: str) -> dict[int, tuple[int, int]]:
+def watermarks(consumer: KafkaConsumer, bootstrap: str) -> dict[int, tuple[int, int]]:
     """Return the first and next offset of each partition of the audit topic, or {} without a topic.
 
     Raises UnreachableError if the broker does not answer.
@@ -118,7 +123,7 @@ def broker_unreachable(bootstrap: str, error: KafkaException) -> UnreachableErro
     )
 
 
-def _read_to_end(consumer: Consumer, bootstrap: str) -> Iterator[Message]:
+def _read_to_end(consumer: KafkaConsumer, bootstrap: str) -> Iterator[Message]:
     marks = {p: m for p, m in watermarks(consumer, bootstrap).items() if m[1] > m[0]}
     ends = {p: high for p, (_, high) in marks.items()}
     consumer.assign([TopicPartition(AUDIT_TOPIC, p, low) for p, (low, _) in marks.items()])
@@ -138,6 +143,12 @@ def _read_to_end(consumer: Consumer, bootstrap: str) -> Iterator[Message]:
             if problem is None:
                 if partition in ends and offset < ends[partition]:
                     yield message
+            elif (batch_there := damaged_batch(message)) is not None:
+                raise DamagedBatchError(
+                    batch_there,
+                    fix="restore the partition from a copy, or use the store of `headworks audit"
+                    " run`, which steps over the batch",
+                )
             elif problem.code() != KafkaError._PARTITION_EOF:
                 raise UnreachableError(f"reading {AUDIT_TOPIC}: {problem.str()}")
             if partition in ends and (problem is not None or offset + 1 >= ends[partition]):

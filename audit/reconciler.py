@@ -6,33 +6,43 @@ Rules:
   skipped, also if another reconciler uses the same store.
 - A message that is not an audit event is recorded with its position, and the reading continues.
   `audit status` reports it, because a sum with a hole proves nothing.
+- A damaged record batch is stepped over, and its messages are recorded as missed.
 - A second connection asks for the end of the topic. On the reading one, the answer would wait
   behind a fetch that waits for messages.
 - A batch is bounded in messages, so memory does not grow with the backlog.
 - A store belongs to the audit topic of one cluster; another cluster is refused.
+- A cut of the logs is taken between batches, so that what is waiting and what is lost is known.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from sqlalchemy import insert, select
 
 from headworks._audit.increments import Increment, IncrementDecoder
-from headworks._audit.reader import audit_consumer, broker_unreachable, watermarks
+from headworks._audit.log_bounds import LogBoundsReader
+from headworks._audit.reader import (
+    audit_consumer,
+    audit_properties,
+    broker_unreachable,
+    watermarks,
+)
 from headworks._audit.store import AuditStore, tables
 from headworks._audit.store.apply import IncrementBatch, PositionsMovedError, apply, positions
+from headworks._audit.store.cuts import PUBLISHED_AFTER_MS, take_cut, unpublished_until
 from headworks._audit_counting import AUDIT_TOPIC
+from headworks._kafka.damaged_batch import DamagedBatch, damaged_batch, offset_after
 from headworks.errors import CorruptError, UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
 
-__all__ = ["Reconciler", "ReconcilerProgress"]
-
+_log = logging.getLogger("headworks.audit")
 _TIMEOUT_SECONDS = 10.0
 _MAX_BATCH_MESSAGES = 20_000
 _POLL_SECONDS = 1.0
@@ -72,6 +82,7 @@ class Reconciler:
         self._messages_read = 0  # since the start
         self._positions: dict[int, int] = {}  # next offset by partition, as in the store
         self._needs_seek = False  # the consumer is ahead of the store, or elsewhere
+        self._log_bounds = LogBoundsReader(bootstrap)
         self._metadata_consumer = audit_consumer(bootstrap, "error")
         self._consumer = audit_consumer(bootstrap, "error")
         try:
@@ -118,6 +129,22 @@ class Reconciler:
                 )
         return new
 
+    def take_cut(self) -> None:
+        """Find out which counted messages the loader has passed. UnreachableError without broker.
+
+        It follows `catch_up` or a batch: counts that were not read are not part of it.
+        """
+        take_cut(self._store, self._log_bounds, int(self._now() * 1000))
+
+    def settle(self) -> None:
+        """Read to the current ends, and take a cut that believes every load in the store."""
+        self.catch_up()
+        fresh = unpublished_until(self._store) / 1000 - self._now()
+        if 0 < fresh <= PUBLISHED_AFTER_MS / 1000:
+            time.sleep(fresh)
+            self.catch_up()
+        self.take_cut()
+
     def follow(self, stop: threading.Event, seen: Callable[[int], None] | None = None) -> None:
         """Read until `stop` is set; call `seen` after every batch with its number of new
         increments.
@@ -140,22 +167,41 @@ class Reconciler:
             return 0
         self._needs_seek = True  # until what was consumed is in the store
         try:
-            batch = self._batch(messages)
+            batch, damage = self._batch(messages)
             new = 0 if batch.end == batch.start else apply(self._store, batch)
         except PositionsMovedError:
             return 0
         self._needs_seek = False
         self._messages_read += len(batch.increments)
         self._positions = dict(batch.end)
+        for damaged in damage:
+            self._step_over(damaged)
         return new
 
-    def _batch(self, messages: list[Message]) -> IncrementBatch:
+    def _step_over(self, damaged: DamagedBatch) -> None:
+        """Continue after a damaged record batch, and record its messages as missed."""
+        self._needs_seek = True  # the consumer has lost its place
+        at = self._positions.get(damaged.partition, damaged.offset)
+        batch = replace(damaged, offset=max(at, damaged.offset))
+        following = offset_after(audit_properties(self._bootstrap), batch)
+        _log.warning("%s: skipped up to offset %d: %s", batch.place, following, batch.reason)
+        wanted = self._positions | {batch.partition: following}
+        self._save_positions(self._positions, wanted, following - batch.offset)
+
+    def _batch(self, messages: list[Message]) -> tuple[IncrementBatch, list[DamagedBatch]]:
+        """Return the increments of messages, and the damaged batches that ended partitions."""
         end = dict(self._positions)
+        damage: dict[int, DamagedBatch] = {}
         increments: list[Increment] = []
         unreadable: dict[tuple[int, int], str] = {}
         for message in messages:
             partition, offset = message.partition(), message.offset()
             error = message.error()
+            if partition in damage:
+                continue
+            if (damaged := damaged_batch(message)) is not None:
+                damage[damaged.partition] = damaged
+                continue
             if error is not None:
                 self._check_error(error)
                 continue
@@ -172,7 +218,8 @@ class Reconciler:
             at.get(p, 0) >= e for p, e in self._ends.items()
         )
         now = int(self._now() * 1000)
-        return IncrementBatch(dict(self._positions), end, increments, now, live, unreadable)
+        batch = IncrementBatch(dict(self._positions), end, increments, now, live, unreadable)
+        return batch, list(damage.values())
 
     def _check_error(self, error: Any) -> None:
         code = error.code()
@@ -230,7 +277,7 @@ class Reconciler:
                 raise CorruptError(
                     f"the store has read {AUDIT_TOPIC} partition {partition} to offset {at}, "
                     f"and it ends at {high}: the topic is not the one that was read",
-                    fix="give another store with --store, or remove this one to begin anew",
+                    fix="give another store with --store, or remove this one to start over",
                 )
             if at < low:
                 missed += low - at

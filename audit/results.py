@@ -12,23 +12,6 @@ from headworks._audit.balance import Balance
 from headworks._audit.increments import CountedRange
 from headworks._audit_counting import WINDOW_MS
 
-__all__ = [
-    "SETTLED_MS",
-    "Completeness",
-    "Contribution",
-    "Explanation",
-    "Health",
-    "HealthRow",
-    "Holes",
-    "LoadShare",
-    "TierLine",
-    "TierSource",
-    "TierState",
-    "TimeToComplete",
-    "TopicAudit",
-    "WindowState",
-]
-
 SETTLED_MS = 120_000
 _REOPENED_AFTER_MS = 3_600_000
 
@@ -68,9 +51,22 @@ class WindowState:
             return False
         return self.last_sent > max(self.window_end, self.first_sent) + _REOPENED_AFTER_MS
 
-    def settled(self, now: int) -> bool:
-        """Return whether it has ended, and its last count is two minutes old."""
-        return now > max(self.window_end, self.last_heard) + SETTLED_MS
+    def due(self, now: int, patience_ms: int) -> bool:
+        """Return whether it ended `patience_ms` ago, and its last count is two minutes old.
+
+        The two minutes are for counts on their way. Lost and dropped messages need no such time.
+        """
+        certain = self.balance.lost > 0 or self.balance.dropped > 0
+        settled = certain or now > self.last_heard + SETTLED_MS
+        return now > self.window_end + patience_ms and settled
+
+    def overdue(self, now: int, patience_ms: int) -> bool:
+        """Return whether messages still wait, though none was counted for `patience_ms`.
+
+        Messages that are late for their window have as much time as all others.
+        """
+        waited = now > max(self.window_end, self.last_heard) + patience_ms
+        return self.balance.waiting > 0 and waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +79,17 @@ class HealthRow:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The heatmap: the windows' starts, a page of rows, and the sums over all topics."""
+    """The heatmap: the windows' starts, a page of rows, and the sum over all topics.
+
+    `bad` topics have losses or duplicates.
+    """
 
     tier: str
     windows: tuple[int, ...]
     rows: tuple[HealthRow, ...]
     topics: int
-    incomplete: int
-    expected: int
-    lost: int
-    duplicated: int
+    sum: Balance
+    bad: int
 
 
 @dataclass(frozen=True, slots=True)

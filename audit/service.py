@@ -15,14 +15,13 @@ from dataclasses import dataclass, field
 from sqlalchemy.exc import OperationalError
 
 from headworks._audit.alerts import SendAlert, send_alerts
-from headworks._audit.findings import Thresholds, findings
+from headworks._audit.findings import findings
 from headworks._audit.metrics import AuditMetrics, take_snapshot
 from headworks._audit.reconciler import Reconciler
 from headworks._audit.store import AuditStore
 from headworks._audit.store.retention import Retention, remove_expired
+from headworks._audit.thresholds import Thresholds, save_check, save_thresholds
 from headworks.errors import UnreachableError
-
-__all__ = ["AuditService"]
 
 _log = logging.getLogger("headworks.audit")
 _RETRY_SECONDS = 2.0
@@ -46,6 +45,7 @@ class AuditService:
 
     def run(self, stop: threading.Event) -> None:
         """Follow the topic until `stop` is set."""
+        save_thresholds(self.store, self.thresholds)
         while not stop.is_set():
             try:
                 self.reconciler.follow(stop, self._after_batch)
@@ -65,7 +65,9 @@ class AuditService:
             self._next_removal = time.monotonic() + _REMOVAL_INTERVAL_SECONDS
 
     def _check(self) -> None:
+        self.reconciler.take_cut()
         now = self.now()
+        save_check(self.store, now)
         found = findings(self.store, now, self.thresholds)
         self.metrics.last = take_snapshot(self.store, now, found)
         if self.post is not None:

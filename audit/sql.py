@@ -8,49 +8,32 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
-    CompoundSelect,
     Connection,
-    FromClause,
     Row,
     Select,
-    case,
     func,
     literal,
     select,
-    union_all,
 )
 
-from headworks._audit.balance import Balance, allowed_of, balance_of
+from headworks._audit.balance import balance_of
+from headworks._audit.proof import proven_duplicates
 from headworks._audit.results import TimeToComplete, WindowState
 from headworks._audit.store import tables
 from headworks._audit.store.aggregate import PRODUCER_TIER
 from headworks._audit_counting import WINDOW_MS
 
-__all__ = [
-    "Breach",
-    "WindowBounds",
-    "attempted_in",
-    "breaches_in",
-    "drops_in",
-    "first_below",
-    "newest_windows",
-    "percentiles",
-    "seconds_to_complete",
-    "states_in",
-    "topic_sums_in",
-]
-
 _windows = tables.windows.c
-_SUMMED = tuple(name for name in tables.COUNTED if name != "bytes")
+_SUMMED = (*(name for name in tables.COUNTED if name != "bytes"), "passed")
 _NO_COUNTS = dict.fromkeys(_SUMMED, 0)
-_SENT = ("attempted", "delivered", "failed", "dropped", "unresolved")  # the reference's columns
-_SEEN = tuple(name for name in _SUMMED if name not in _SENT)
-_PAIRED = (*_SENT, *_SEEN, "unsure")
+LOADER_TIER = "hadoop"  # the only tier whose offsets are known
+_MAX_GAP_MS = 3 * 3_600_000
+WindowKey = tuple[str, int]  # topic and window
 _Columns = Any  # of a table or an alias of one, by name
 _MAX_AHEAD_MS = 3_600_000  # windows further in the future are somebody's broken clock
 
@@ -89,6 +72,22 @@ def newest_windows(
     return sorted(found - {None})[-count:]
 
 
+def time_axis(starts: Sequence[int], count: int) -> list[int]:
+    """Return the windows of an axis through `starts`, oldest first.
+
+    Windows without counts stand on it, so an outage is a gap: at most `count` of them, the newest
+    first. A gap of more than three hours is left out, because event times may be years apart.
+    """
+    axis: list[int] = []
+    for start in reversed(starts):
+        gap = range(start + WINDOW_MS, axis[-1], WINDOW_MS) if axis else range(0)
+        if len(gap) * WINDOW_MS <= _MAX_GAP_MS and len(gap) <= count:
+            axis.extend(reversed(gap))
+            count -= len(gap)
+        axis.append(start)
+    return axis[::-1]
+
+
 def _chain(before: ColumnElement[int], count: int, of: Mapping[str, str]) -> Select[Any]:
     """Select the newest windows before a time, of a tier, a topic, or both; the last may be null.
 
@@ -125,20 +124,35 @@ def states_in(
     for row in connection.execute(asked).all():
         pairs[row.topic, row.window_start][row.tier] = row
     referenced = _referenced(connection, {topic for topic, _ in pairs})
-    return [
-        _state(key, pair.get(PRODUCER_TIER), pair.get(tier), key[0] in referenced)
+    states = {
+        key: _state(tier, key, pair.get(PRODUCER_TIER), pair.get(tier), key[0] in referenced)
         for key, pair in sorted(pairs.items())
-    ]
+    }
+    doubtful = [key for key, state in states.items() if state.balance.surplus]
+    for key, proven in proven_in(connection, tier, doubtful).items():
+        balance = states[key].balance.with_duplicates(proven)
+        states[key] = replace(states[key], balance=balance)
+    return list(states.values())
+
+
+def proven_in(connection: Connection, tier: str, keys: list[WindowKey]) -> dict[WindowKey, int]:
+    """Return how many messages of each window are proven to be duplicated at a tier."""
+    return proven_duplicates(connection, keys) if keys and tier == LOADER_TIER else {}
 
 
 def _state(
-    key: tuple[str, int], sent: Row[Any] | None, seen: Row[Any] | None, referenced: bool
+    tier: str,
+    key: tuple[str, int],
+    sent: Row[Any] | None,
+    seen: Row[Any] | None,
+    referenced: bool,
 ) -> WindowState:
     moments = [row.last_sent for row in (sent, seen) if row is not None]
+    counts = _NO_COUNTS if sent is None else _counts(sent)
     return WindowState(
         balance=balance_of(
             *key,
-            _NO_COUNTS if sent is None else _counts(sent),
+            counts if tier == LOADER_TIER else {**counts, "passed": 0},
             _NO_COUNTS if seen is None else _counts(seen),
             referenced=referenced,
         ),
@@ -158,182 +172,6 @@ def _referenced(connection: Connection, names: set[str]) -> set[str]:
     c = tables.topics.c
     found = connection.scalars(select(c.topic).where(c.tier == PRODUCER_TIER))
     return names.intersection(found)
-
-
-def topic_sums_in(
-    connection: Connection,
-    tier: str,
-    bounds: WindowBounds,
-    limit: int | None = None,
-    offset: int = 0,
-) -> list[Balance]:
-    """Return every topic's balance summed over windows, the worst first."""
-    # Summed before they are put together: sorted are the windows of a topic, not of all at once.
-    parts = (_sums_of(_produced(tier, bounds)), _sums_of(_foreign(tier, bounds)))
-    s = union_all(*parts).subquery().c
-    t = tables.topics.alias()
-    known = (t.c.topic == s.topic) & (t.c.tier == PRODUCER_TIER)
-    lost, duplicated = (
-        func.sum(case((t.c.topic.is_(None), 0), else_=n)) for n in (s.lost, s.duplicated)
-    )
-    question = (
-        select(
-            s.topic,
-            func.max(t.c.topic),
-            *(func.sum(s[name]) for name in _PAIRED),
-            lost,
-            duplicated,
-        )
-        .outerjoin(t, known)
-        .group_by(s.topic)
-        .order_by((lost + duplicated).desc(), s.topic)
-        .limit(limit)
-        .offset(offset)
-    )
-    return [_topic_sum(row) for row in connection.execute(question)]
-
-
-def _sums_of(pairs: Select[Any]) -> Select[Any]:
-    """Select the sums of a topic's windows, with the losses and duplicates of each window."""
-    p = pairs.subquery().c
-    gap = p.attempted - p.failed - p.dropped - p.accounted
-    over = p.accounted - p.attempted + p.dropped
-    return select(
-        p.topic,
-        *(func.sum(p[name]).label(name) for name in _PAIRED),
-        func.sum(case((gap > 0, gap), else_=0)).label("lost"),
-        func.sum(case((over > 0, over), else_=0)).label("duplicated"),
-    ).group_by(p.topic)
-
-
-def _topic_sum(row: Row[*tuple[Any, ...]]) -> Balance:
-    topic, known, *rest = row
-    counts = {name: int(n) for name, n in zip(_PAIRED, rest, strict=False)}
-    lost, duplicated = (int(n) for n in rest[len(_PAIRED) :])
-    return Balance(
-        topic=topic,
-        window_start=None,
-        attempted=counts["attempted"],
-        sent=counts["delivered"],
-        failed=counts["failed"],
-        dropped=counts["dropped"],
-        unresolved=counts["unresolved"],
-        accounted=counts["accounted"],
-        quarantined=counts["quarantined"],
-        late=counts["late"],
-        gone=counts["gone"],
-        unsure=counts["unsure"],
-        lost=lost,
-        duplicated=duplicated,
-        referenced=known is not None,
-    )
-
-
-def _paired(tier: str, bounds: WindowBounds) -> CompoundSelect[Any]:
-    """Select one row per topic and window with the counts of producers and tier."""
-    return union_all(_produced(tier, bounds), _foreign(tier, bounds))
-
-
-def _produced(tier: str, bounds: WindowBounds) -> Select[Any]:
-    """Select the windows that producers counted into."""
-    sent, seen = tables.windows.alias("sent"), tables.windows.alias("seen")
-    both = sent.outerjoin(seen, _same_window(seen, sent) & (seen.c.tier == tier))
-    pairs = _pair(sent.c, sent.c, seen.c).select_from(both)
-    return pairs.where(sent.c.tier == PRODUCER_TIER, *bounds.of(sent.c))
-
-
-def _foreign(tier: str, bounds: WindowBounds) -> Select[Any]:
-    """Select the windows that only the tier counted into."""
-    sent, seen = tables.windows.alias("sent"), tables.windows.alias("seen")
-    missing = select(1).where(_same_window(sent, seen), sent.c.tier == PRODUCER_TIER)
-    return _pair(seen.c, None, seen.c).where(
-        seen.c.tier == tier, ~missing.correlate(seen).exists(), *bounds.of(seen.c)
-    )
-
-
-def _pair(key: _Columns, sent: _Columns | None, seen: _Columns) -> Select[Any]:
-    last: ColumnElement[int] = func.coalesce(seen.last_sent, 0)
-    if sent is not None:
-        last = case((last > sent.last_sent, last), else_=sent.last_sent)
-    return select(
-        key.topic,
-        key.window_start,
-        last.label("last_sent"),
-        *((literal(0) if sent is None else sent[name]).label(name) for name in _SENT),
-        *(func.coalesce(seen[name], 0).label(name) for name in _SEEN),
-        func.coalesce(seen.unresolved, 0).label("unsure"),
-    )
-
-
-def _same_window(one: FromClause, other: FromClause) -> ColumnElement[bool]:
-    return (one.c.window_start == other.c.window_start) & (one.c.topic == other.c.topic)
-
-
-@dataclass(frozen=True, slots=True)
-class Breach:
-    """The sums of a topic's windows below the SLA at a tier."""
-
-    topic: str
-    windows: int
-    first_window: int
-    expected: int
-    lost: int
-    duplicated: int
-
-
-def breaches_in(
-    connection: Connection,
-    tier: str,
-    *,
-    since: int,
-    ended: int,
-    heard_before: int,
-    share: float,
-    every_topic: bool,
-) -> list[Breach]:
-    """Return the topics with windows below the SLA `share`, the worst first.
-
-    It judges windows that start at `since` or later, have ended at `ended`, and were last counted
-    into before `heard_before`. The topics are those that producers count and, unless `every_topic`,
-    `tier` too.
-    """
-    paired = _paired(tier, WindowBounds(since, ended - WINDOW_MS)).subquery()
-    p = paired.c
-    expected = p.attempted - p.failed - p.dropped
-    gap = expected - p.accounted
-    over = p.accounted - p.attempted + p.dropped
-    allowed = (1 - share) * case((expected > 0, expected), else_=0) + allowed_of(0, share)
-    t = tables.topics.c
-    bounds = [
-        p.last_sent < heard_before,
-        (gap > allowed) | (over > allowed),
-        p.topic.in_(select(t.topic).where(t.tier == PRODUCER_TIER)),
-    ]
-    if not every_topic:
-        bounds.append(p.topic.in_(select(t.topic).where(t.tier == tier)))
-    lost, doubled = (func.sum(case((n > allowed, n), else_=0)) for n in (gap, over))
-    rows = connection.execute(
-        select(p.topic, func.count(), func.min(p.window_start), func.sum(expected), lost, doubled)
-        .where(*bounds)
-        .group_by(p.topic)
-        .order_by((lost + doubled).desc(), p.topic)
-    )
-    return [Breach(row[0], *map(int, row[1:])) for row in rows]
-
-
-def first_below(
-    connection: Connection,
-    tier: str,
-    bounds: WindowBounds,
-    share: float,
-) -> int | None:
-    """Return the first window within bounds that lacks more than 1 - `share` at a tier."""
-    p = _paired(tier, bounds).subquery().c
-    expected = p.attempted - p.failed - p.dropped
-    allowed = (1 - share) * expected + allowed_of(0, share)
-    below = select(func.min(p.window_start)).where(expected - p.accounted > allowed, expected > 0)
-    first = connection.scalar(below)
-    return None if first is None else int(first)
 
 
 def attempted_in(connection: Connection, bounds: WindowBounds) -> dict[int, int]:

@@ -22,8 +22,6 @@ from bench.machine import describe
 from bench.report import markdown, replace_section
 from headworks.errors import FindingsError, HeadworksError, UsageError
 
-__all__ = ["NAMES", "main"]
-
 NAMES = ("broker", "coordination", "registry", "sdk", "loader", "audit", "console")
 
 

@@ -15,8 +15,6 @@ from typing import Any
 
 from headworks.errors import UsageError
 
-__all__ = ["Bar", "Bench", "Measurement", "Samples"]
-
 
 @dataclass(slots=True)
 class Samples:

@@ -13,8 +13,6 @@ from typing import Any
 
 import psutil
 
-__all__ = ["describe", "let_others_rest", "touch_pages"]
-
 _AT_REST = 5.0  # per cent of all processors
 
 

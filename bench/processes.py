@@ -13,8 +13,6 @@ import psutil
 
 from headworks.errors import UnreachableError
 
-__all__ = ["Spent", "Usage"]
-
 
 @dataclass(frozen=True, slots=True)
 class Spent:

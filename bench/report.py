@@ -11,8 +11,6 @@ from typing import Any
 
 from headworks.errors import UsageError
 
-__all__ = ["markdown", "replace_section"]
-
 
 def markdown(result: Mapping[str, Any]) -> str:
     """The result's tables."""

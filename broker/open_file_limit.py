@@ -10,10 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import resource
+from pathlib import Path
 
-__all__ = ["RESERVED_FILES", "check_enough", "few_left", "raise_limit"]
+from headworks.errors import UsageError
 
 RESERVED_FILES = 64
+_LEAST_CONNECTIONS = 64  # that a broker can serve, its own files included
 
 
 def raise_limit() -> None:
@@ -21,6 +23,25 @@ def raise_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def refuse_low_limit(logs: Path) -> None:
+    """Raise UsageError if the limit leaves no room for these logs and some connections.
+
+    A partition takes one file, and each of its segments another.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = RESERVED_FILES + _LEAST_CONNECTIONS
+    if logs.is_dir():
+        for folder in logs.iterdir():
+            needed += 1 + sum(1 for _ in folder.glob("*.log"))
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise UsageError(
+            f"the limit of open files is {limit}, and this broker needs at least {needed} for its"
+            f" logs and {_LEAST_CONNECTIONS} connections",
+            fix=f"raise it with `ulimit -n {needed}` or more (systemd: LimitNOFILE=), and leave"
+            f" room for more connections and segments",
+        )
 
 
 def few_left(descriptor: int) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from headworks._ci.catalog import SchemaCatalog, SchemaFile
+from headworks._ci.catalog import SchemaCatalog, SchemaFile, belongs
 from headworks._ci.governance import GovernanceFile, SubjectGovernance
 from headworks._ci.repository import FileChange, Repository
 from headworks.compatibility import Version
@@ -25,8 +25,6 @@ from headworks.schema._model import Named, named_types
 _REFUSAL_STATUSES = (409, 422)
 # The one mode in which a registry accepts a schema without an id.
 _READWRITE = "READWRITE"
-
-__all__ = ["Baseline", "GitBaseline", "RegistryBaseline", "SubjectHistory", "open_baseline"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +63,11 @@ class Baseline(Protocol):
     def history(self, subject: str) -> SubjectHistory | None:
         """Return the versions of a subject, or None if it is new."""
 
-    def refusal(self, subject: str, schema: Schema) -> str | None:
-        """Return why the baseline would refuse the schema, beyond compatibility, or None."""
+    def refusal(self, subject: str, schema: Schema, wanted: SubjectGovernance) -> str | None:
+        """Return why the baseline would refuse the schema, beyond compatibility, or None.
+
+        `wanted` is the governance of the catalog, which a deploy gives to a new subject.
+        """
 
 
 def open_baseline(text: str, schemas: Path, governance: GovernanceFile) -> Baseline:
@@ -100,8 +101,9 @@ class GitBaseline:
         self._commit = self._repository.merge_base(self.ref)
         here = self._texts(self._commit)
         moved = self._moved_here()
-        self._now = SchemaCatalog({**moved, **here})
-        self._files = SchemaCatalog(here).subjects()
+        mapped = self._mapped()
+        self._now = SchemaCatalog({**moved, **here}, mapped)
+        self._files = SchemaCatalog(here, mapped).subjects()
         for one in map(self._now.file, moved):
             if one.subject is not None:
                 self._files.setdefault(one.subject, one)
@@ -134,7 +136,7 @@ class GitBaseline:
         versions, labels = self._history(subject, found.path)
         return SubjectHistory(versions, governance, labels, found.path)
 
-    def refusal(self, subject: str, schema: Schema) -> None:
+    def refusal(self, subject: str, schema: Schema, wanted: SubjectGovernance) -> None:
         """Return None: a commit accepts every schema."""
 
     def _history(self, subject: str, path: str) -> tuple[tuple[Version, ...], tuple[str, ...]]:
@@ -145,8 +147,16 @@ class GitBaseline:
         versions: list[Version] = []
         labels: list[str] = []
         last = None
-        for one, change in self._states(path):
+        # governance.toml of today gives the file its subject, at whatever path it once was.
+        mapped = self.governance.has_file(subject)
+        states = list(self._states(path, subject if mapped else None))
+        # Git also follows copies: a mapped file was another schema before, if its type had another
+        # name.
+        own = next((_type_name(one) for one, _ in reversed(states)), None) if mapped else None
+        for one, change in states:
             if one.schema is None or one.subject != subject:
+                continue
+            if own is not None and _type_name(one) != own:
                 continue
             text = canonical_text(one.schema)
             if text != last:
@@ -155,8 +165,11 @@ class GitBaseline:
                 last = text
         return tuple(versions), tuple(labels)
 
-    def _states(self, path: str) -> Iterator[tuple[SchemaFile, FileChange]]:
-        """Yield the file after each commit that changed it or a file that it uses, oldest first."""
+    def _states(self, path: str, subject: str | None) -> Iterator[tuple[SchemaFile, FileChange]]:
+        """Yield the file after each commit that changed it or a file that it uses, oldest first.
+
+        If `subject` is not None, it is the subject of the file.
+        """
         changes = list(self._repository.changes(self._commit, path))
         used = self._now.sources(path)
         own = {change.commit: change.path for change in changes}
@@ -173,20 +186,26 @@ class GitBaseline:
         for change, files in groups:
             known = {file: text for file in files if (text := next(texts)) is not None}
             if files[0] in known:
-                yield self._in(change.commit, files[0], known), change
+                yield self._in(change.commit, files[0], known, subject), change
 
-    def _in(self, commit: str, path: str, known: Mapping[str, str]) -> SchemaFile:
+    def _in(
+        self, commit: str, path: str, known: Mapping[str, str], subject: str | None
+    ) -> SchemaFile:
         """Return a file as of a commit, in which it may have used other files than now."""
-        one = SchemaCatalog(known).file(path)
+        mapped = {} if subject is None else {path: subject}
+        one = SchemaCatalog(known, mapped).file(path)
         if one.error is None or one.error.rule != "undefined-type":
             return one
         beside = self._repository.texts(commit, path.rpartition("/")[0])
-        return SchemaCatalog({**self._texts(commit), **beside}).file(path)
+        return SchemaCatalog({**self._texts(commit), **beside}, mapped).file(path)
 
     def _texts(self, commit: str) -> Mapping[str, str]:
         """Return the catalog of a commit; the last one is cached."""
         if self._read is None or self._read[0] != commit:
-            self._read = commit, self._repository.texts(commit, self._folder)
+            texts = self._repository.texts(commit, self._folder)
+            root = "" if self._folder == "." else f"{self._folder}/"
+            kept = {path: text for path, text in texts.items() if belongs(path.removeprefix(root))}
+            self._read = commit, kept
         return self._read[1]
 
     @property
@@ -195,12 +214,26 @@ class GitBaseline:
         folder = self.schemas if self.schemas.is_dir() else self.schemas.parent
         return self._repository.relative(folder)
 
+    def _mapped(self) -> dict[str, str]:
+        """Return the subjects of mapped files, by their paths now and at the merge base."""
+        now = self.governance.mapped(self._folder)
+        moves = self._repository.moves(self._commit) if now else {}
+        before = {moves[path]: subject for path, subject in now.items() if path in moves}
+        return {**before, **now}
+
     def _moved_here(self) -> dict[str, str]:
         """Return files of the merge base from the folder that the catalog had before a rename."""
         moves = self._repository.moves(self._commit).items()
         old = [was for now, was in moves if now.startswith(f"{self._folder}/")]
         texts = self._repository.contents([f"{self._commit}:{path}" for path in old])
         return {path: text for path, text in zip(old, texts, strict=True) if text is not None}
+
+
+def _type_name(one: SchemaFile) -> str | None:
+    """Return the full name of a file's type, or its kind if it has no name; None without one."""
+    if one.schema is None:
+        return None
+    return one.schema.name if isinstance(one.schema, Named) else one.schema.kind
 
 
 @dataclass(slots=True)
@@ -240,13 +273,21 @@ class RegistryBaseline:
         governance = SubjectGovernance(held.level, held.policy)
         return SubjectHistory(versions, governance, labels, registered=texts)
 
+    def schemas(self, subject: str) -> list[Schema]:
+        """Return the schemas of the live versions of a subject, oldest first."""
+        return [self._parse(one) for one in self.client.history(subject)]
+
     def closed(self, subject: str) -> str | None:
         """Return why the registry's mode forbids registration in the subject now, or None."""
         mode = self.client.mode(subject)
         return None if mode == _READWRITE else f"{self.name} is in mode {mode} for {subject}"
 
-    def refusal(self, subject: str, schema: Schema) -> str | None:
-        """Return the registry's mode or its own refusal, or None."""
+    def refusal(self, subject: str, schema: Schema, wanted: SubjectGovernance) -> str | None:
+        """Return the registry's mode or its own refusal, or None.
+
+        The registry checks at its own level and policy. Its findings on a new subject do not count
+        if a deploy will first set other ones.
+        """
         closed = self.closed(subject)
         if closed is not None:
             return closed
@@ -256,7 +297,16 @@ class RegistryBaseline:
             if error.status not in _REFUSAL_STATUSES:
                 raise
             return error.message
-        return found[0].message if found else None
+        if not found or self._will_change(subject, wanted):
+            return None
+        return found[0].message
+
+    def _will_change(self, subject: str, wanted: SubjectGovernance) -> bool:
+        """Return whether a deploy gives a new subject another level or policy."""
+        if subject in self.subjects():
+            return False
+        held = self.client.compatibility(subject)
+        return (held.level, held.policy) != (wanted.level, wanted.policy)
 
     def _parse(self, one: SubjectVersion) -> Schema:
         """Parse a registered version, with the types that it references."""

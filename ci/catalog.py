@@ -1,7 +1,8 @@
 """The event catalog of the gate: the .avsc files of one tree, parsed together.
 
 If a file uses a type that it does not define, the type comes from the file that defines its full
-name. Each file that describes events has a subject. Shared types have none: enums, fixed types, and
+name. Each file that describes events has a subject, and so has each file that
+governance.toml maps to one. Shared types have none: enums, fixed types, and
 records without a `headworks` attribute that other files use.
 
 Rules: the catalog is pure over its texts, so that the working tree and a commit are read alike. One
@@ -23,8 +24,8 @@ from headworks.schema import Record, Schema, governance_of, parse, subject_of
 from headworks.schema._model import PRIMITIVES, EnumType, Fixed, Json, Named, named_types
 from headworks.schema._parse import decode
 
-__all__ = ["NOT_UTF8", "SchemaCatalog", "SchemaFile", "read_folder", "within"]
-
+# The folder of a warehouse in which the loader keeps commits and schemas.
+WAREHOUSE_METADATA: Final = "_headworks"
 # A byte that is not UTF-8, as `read_folder` keeps it.
 NOT_UTF8: Final = re.compile("[\udc80-\udcff]")
 
@@ -41,9 +42,20 @@ class SchemaFile:
 
 
 def read_folder(folder: Path) -> dict[str, str]:
-    """Return the texts of the .avsc files at or below `folder`, by path, sorted."""
+    """Return the texts of the .avsc files at or below `folder`, by path, sorted.
+
+    Hidden folders, and the folders of a warehouse in which the loader keeps schemas, are no part
+    of a catalog.
+    """
     paths = [folder] if folder.is_file() else sorted(folder.rglob("*.avsc"))
+    paths = [path for path in paths if belongs(path.relative_to(folder).as_posix())]
     return {path.as_posix(): _text(path.read_bytes()) for path in paths}
+
+
+def belongs(path: str) -> bool:
+    """Return whether a file at this path below a catalog's root is part of the catalog."""
+    folders = path.split("/")[:-1]
+    return not any(one.startswith(".") or one == WAREHOUSE_METADATA for one in folders)
 
 
 def _text(content: bytes) -> str:
@@ -63,9 +75,10 @@ def within(path: str, schemas: Sequence[Path]) -> bool:
 
 @dataclass(slots=True)
 class SchemaCatalog:
-    """The files of one tree; `texts` are their contents by path."""
+    """The files of one tree: `texts` are their contents by path, `mapped` their given subjects."""
 
     texts: Mapping[str, str]
+    mapped: Mapping[str, str] = field(default_factory=dict)
     _defined_in: dict[str, str] = field(default_factory=dict)  # file of each full name
     # By file, the candidates of each name that it uses and does not define.
     _used: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
@@ -95,16 +108,25 @@ class SchemaCatalog:
         for path in sorted(self.texts):
             yield self.file(path)
 
-    def subjects(self) -> dict[str, SchemaFile]:
-        """Return the files that describe events by subject; UsageError if two have one subject."""
+    def subjects(self, checked: Sequence[Path] | None = None) -> dict[str, SchemaFile]:
+        """Return the files with a subject, by subject.
+
+        Raises UsageError if two files have one subject, and one of them is in `checked` (None: any
+        file).
+        """
         found: dict[str, SchemaFile] = {}
         for one in self.files():
             if one.subject is not None:
                 other = found.setdefault(one.subject, one)
                 if other is not one:
+                    if checked is not None and not (
+                        within(one.path, checked) or within(other.path, checked)
+                    ):
+                        continue
                     raise UsageError(
                         f"{other.path} and {one.path} both describe subject {one.subject!r}",
-                        fix='give one of them another "topic" in its `headworks` attribute',
+                        fix='give one of them another "topic" in its `headworks` attribute, or '
+                        "a subject of its own in governance.toml",
                     )
         return found
 
@@ -121,6 +143,13 @@ class SchemaCatalog:
         if known is None:
             known = self._files[path] = self._read(path)
         return known
+
+    def without_subject(self, path: str) -> Schema | None:
+        """Return the schema of a file that parses and is no event, such as a key's primitive."""
+        one = self.file(path)
+        if one.error is None or one.error.rule != "event-is-record":
+            return one.schema
+        return SchemaCatalog(self.texts, {path: path}).file(path).schema
 
     def touches(self, path: str, schemas: Sequence[Path]) -> bool:
         """Return whether a file is in `schemas`, or uses types from one that is."""
@@ -172,6 +201,9 @@ class SchemaCatalog:
             self._reading.pop()
 
     def _subject(self, path: str, schema: Schema) -> str | None:
+        mapped = self.mapped.get(path)
+        if mapped is not None:
+            return mapped
         if isinstance(schema, (EnumType, Fixed)):
             return None
         if isinstance(schema, Record) and path in self._shared and "headworks" not in schema.props:

@@ -16,13 +16,11 @@ from headworks._kafka.client_properties import client_properties
 from headworks.errors import UnreachableError
 from headworks.schema import subject_of
 
-__all__ = ["Consumers"]
-
 _TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(slots=True)
-class Consumers:
+class DownstreamConsumers:
     """The consumers of topics; `bootstrap` is the address of a broker, or None."""
 
     governance: GovernanceFile

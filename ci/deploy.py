@@ -38,8 +38,6 @@ from headworks.registry_client import (
 )
 from headworks.schema._canonical import canonical_text
 
-__all__ = ["DeployResult", "register"]
-
 # Statuses by which a registry refuses one subject; others may succeed.
 _REFUSAL_STATUSES = (403, 409, 422)
 
@@ -75,8 +73,8 @@ def register(
     Raises SchemaError if a file cannot be read, before anything is sent.
     """
     root = catalog_root(schemas)
-    whole = SchemaCatalog(read_folder(root))
     governance = read_governance(root)
+    whole = SchemaCatalog(read_folder(root), governance.mapped(root.as_posix()))
     files = [one for one in whole.files() if within(one.path, [schemas])]
     if not files:
         raise no_schema_files([schemas])
@@ -88,7 +86,7 @@ def register(
                 rule=one.error.rule,
                 fix=one.error.fix,
             )
-    for subject, one in whole.subjects().items():
+    for subject, one in whole.subjects([schemas]).items():
         if within(one.path, [schemas]):
             yield _register(subject, one, client, governance.of(subject), dry_run)
 
@@ -112,7 +110,9 @@ def _register(
                 return DeployResult(subject, one.path, "refused", findings=findings)
             if dry_run:
                 # The registry itself can check only at its current level.
-                reason = base.closed(subject) if settings else base.refusal(subject, one.schema)
+                reason = (
+                    base.closed(subject) if settings else base.refusal(subject, one.schema, demand)
+                )
                 result = "would register" if reason is None else "refused"
                 return DeployResult(subject, one.path, result, settings=settings, reason=reason)
             known = _write(subject, text, client, held, wanted)

@@ -2,7 +2,8 @@
 
 Rules:
 
-- Each format is a pure function of the verdict. Waived findings stay visible as notes.
+- Each format is a pure function of the verdict. Waived findings stay visible as notes, and
+  warnings as warnings.
 - A fault that breaks the readers of many versions in the same way is reported once, except in JSON.
   GitHub shows ten annotations per step, and ten versions must not hide the next fault.
 """
@@ -18,11 +19,12 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from headworks import __version__
-from headworks._ci.report import grouped, summary, text_report
+from headworks._ci.report import grouped, summary, text_report, warning_reason
 from headworks._ci.rules import kind_of, title_of
 from headworks._ci.verdict import Impact, LocatedFinding, Verdict
 
-__all__ = ["FORMATS", "render"]
+_GITHUB_LEVELS: Final = {"error": "error", "warning": "warning", "waived": "notice"}
+_GITLAB_SEVERITIES: Final = {"error": "major", "warning": "minor", "waived": "info"}
 
 
 def render(verdict: Verdict, form: str) -> str:
@@ -37,9 +39,9 @@ def _json(verdict: Verdict) -> str:
 def _github(verdict: Verdict) -> str:
     """Return workflow commands, which annotate the lines of a pull request."""
     lines = []
-    for group in grouped(verdict.findings):
+    for group in grouped(verdict.reported):
         one = group[0]
-        level = "error" if one.waiver is None else "notice"
+        level = _GITHUB_LEVELS[one.severity]
         region = one.region
         properties = {
             "file": one.file,
@@ -74,16 +76,16 @@ def _junit(verdict: Verdict) -> str:
         case = ElementTree.SubElement(
             suite, "testcase", classname="schemas", name=one.subject or one.file, file=one.file
         )
-        standing = [g for g in grouped(one.findings) if g[0].waiver is None]
+        standing = [g for g in grouped(one.findings) if g[0].refuses]
+        warnings = grouped(one.warnings)
         if standing:
             message = f"{len(standing)} finding(s): {_message(standing[0])}"
             failure = ElementTree.SubElement(case, "failure", message=message, type="incompatible")
-            failure.text = "\n".join(
-                f"{f.file}:{f.region.line}:{f.region.column}: {f.finding.rule} "
-                f"{_message(group)}\n  fix: {f.finding.fix}"
-                for group in standing
-                for f in group[:1]
-            )
+            failure.text = "\n".join(map(_junit_line, standing))
+        if warnings:
+            # JUnit has no warnings: test reports show the output of a test that passed.
+            output = ElementTree.SubElement(case, "system-out")
+            output.text = "\n".join(f"warning: {_junit_line(group)}" for group in warnings)
     ElementTree.indent(suite)
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -92,8 +94,14 @@ def _junit(verdict: Verdict) -> str:
     )
 
 
+def _junit_line(group: Sequence[LocatedFinding]) -> str:
+    one = group[0]
+    location = f"{one.file}:{one.region.line}:{one.region.column}"
+    return f"{location}: {one.finding.rule} {_message(group)}\n  fix: {one.finding.fix}"
+
+
 def _sarif(verdict: Verdict) -> str:
-    used = sorted({one.finding.rule for one in verdict.findings})
+    used = sorted({one.finding.rule for one in verdict.reported})
     rules = [
         {
             "id": rule,
@@ -104,7 +112,7 @@ def _sarif(verdict: Verdict) -> str:
     ]
     results = [
         _sarif_result(group, used.index(group[0].finding.rule))
-        for group in grouped(verdict.findings)
+        for group in grouped(verdict.reported)
     ]
     log = {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -126,7 +134,7 @@ def _sarif_result(group: Sequence[LocatedFinding], index: int) -> dict[str, obje
     result: dict[str, object] = {
         "ruleId": one.finding.rule,
         "ruleIndex": index,
-        "level": "error",
+        "level": "warning" if one.is_warning else "error",
         "message": {"text": f"{_message(group)}. Fix: {one.finding.fix}"},
         "locations": [
             {
@@ -155,13 +163,13 @@ def _gitlab(verdict: Verdict) -> str:
             "description": f"{_message(group)}. Fix: {one.finding.fix}",
             "check_name": one.finding.rule,
             "fingerprint": _identity(one),
-            "severity": "major" if one.waiver is None else "info",
+            "severity": _GITLAB_SEVERITIES[one.severity],
             "location": {
                 "path": one.file,
                 "lines": {"begin": one.region.line, "end": one.region.end_line},
             },
         }
-        for group in grouped(verdict.findings)
+        for group in grouped(verdict.reported)
         for one in group[:1]
     ]
     return json.dumps(issues, indent=2, ensure_ascii=False) + "\n"
@@ -169,8 +177,9 @@ def _gitlab(verdict: Verdict) -> str:
 
 def _message(group: Sequence[LocatedFinding]) -> str:
     """Return the message of a group, with the number of further versions."""
-    more = len({one.against for one in group}) - 1
-    return group[0].finding.message + (f"; the same against {more} more" if more else "")
+    one, more = group[0], len({one.against for one in group}) - 1
+    message = one.finding.message + (f"; the same against {more} more" if more else "")
+    return f"{message} ({warning_reason(one)})" if one.severity == "warning" else message
 
 
 def _identity(one: LocatedFinding) -> str:
@@ -186,14 +195,14 @@ def _markdown(verdict: Verdict) -> str:
     """Return the comment for a pull request: changes, findings, and the impact downstream."""
     mark = "❌" if verdict.refused else "✅"
     lines = [f"### {mark} Schema check: {summary(verdict)}"]
-    told = [one for one in verdict.subjects if one.findings or (one.subject and one.changed)]
+    told = [one for one in verdict.subjects if one.reported or (one.subject and one.changed)]
     if told:
         lines += ["", "| subject | file | verdict | |", "| --- | --- | --- | --- |"]
     for one in told:
         notes = _cell("; ".join(one.notes))
         lines.append(f"| {_cell(one.subject or '')} | `{one.file}` | {one.verdict} | {notes} |")
     for subject in verdict.subjects:
-        for group in grouped(subject.findings):
+        for group in grouped(subject.reported):
             lines += _markdown_finding(group)
     for subject in verdict.subjects:
         if subject.impact is not None:
@@ -204,9 +213,10 @@ def _markdown(verdict: Verdict) -> str:
 def _markdown_finding(group: Sequence[LocatedFinding]) -> Iterator[str]:
     first = group[0]
     finding = first.finding
+    mark = "⚠️ " if first.severity == "warning" else ""
     yield from (
         "",
-        f"**{finding.rule}** `{first.file}:{first.region.line}` {finding.message}",
+        f"{mark}**{finding.rule}** `{first.file}:{first.region.line}` {finding.message}",
         "",
     )
     if first.lines:
@@ -215,6 +225,8 @@ def _markdown_finding(group: Sequence[LocatedFinding]) -> Iterator[str]:
     against = dict.fromkeys(one.against for one in group if one.against)
     if against:
         yield from ("", f"Against: {'; '.join(against)}")
+    if first.is_warning:
+        yield from ("", f"Warning: {warning_reason(first)}")
     if first.waiver is not None:
         yield from ("", f"{first.waiver.term.capitalize()}: {first.waiver.reason}")
     if first.expired is not None:

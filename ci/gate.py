@@ -6,7 +6,8 @@ Every subject of the catalog is compared with every given baseline, at that base
 policy, by the function that the registry itself uses.
 
 Rules: a new subject passes, and a renamed file is followed. A deleted subject is a finding. A file
-that is not a schema is a finding too, and hides no other finding.
+that is not a schema is a finding too, and hides no other finding. If a change passes under a lax
+policy, the findings of the subject's default policy are warnings, unless the same field is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from headworks._ci.baselines import Baseline, SubjectHistory, open_baseline
 from headworks._ci.catalog import SchemaCatalog, SchemaFile, read_folder, within
-from headworks._ci.consumers import Consumers
+from headworks._ci.consumers import DownstreamConsumers
 from headworks._ci.governance import (
     GovernanceFile,
     Waiver,
@@ -38,12 +39,10 @@ from headworks._ci.verdict import (
     SubjectVerdict,
     Verdict,
 )
-from headworks.compatibility import Finding, Level, check_level
+from headworks.compatibility import Finding, Level, Policy, check_level, stricter_findings
 from headworks.errors import UsageError
-from headworks.schema import Record, Schema, governance_of, topic_of
+from headworks.schema import Record, Schema, topic_of
 from headworks.schema._canonical import canonical_text
-
-__all__ = ["PROPOSED", "check", "check_text", "named_subject"]
 
 # The file name of a proposed schema that is only a text.
 PROPOSED = "proposed.avsc"
@@ -89,10 +88,10 @@ def check(
     root = catalog_root(*paths, home=home)
     governance = read_governance(root)
     baselines = tuple(open_baseline(text, root, governance) for text in against)
-    catalog = SchemaCatalog(read_folder(root))
-    catalog.subjects()  # refuses a catalog in which two files have one subject
+    catalog = SchemaCatalog(read_folder(root), governance.mapped(root.as_posix()))
+    catalog.subjects(paths)  # refuses two files with one subject
     day = today or datetime.now(tz=UTC).date()
-    consumers = Consumers(governance, bootstrap)
+    consumers = DownstreamConsumers(governance, bootstrap)
     context = _CheckContext(catalog, governance, baselines, consumers.of, tuple(waive), day)
     verdicts = [
         _check_file(one, context) for one in catalog.files() if catalog.touches(one.path, paths)
@@ -118,10 +117,9 @@ def check_text(
     It is compared with `subject` (None: the subject that it names itself). `beside` has texts, by
     any names, whose types it may use.
     """
-    catalog = SchemaCatalog({**(beside or {}), PROPOSED: text})
+    mapped = {} if subject is None else {PROPOSED: subject}
+    catalog = SchemaCatalog({**(beside or {}), PROPOSED: text}, mapped)
     one = catalog.file(PROPOSED)
-    if subject is not None and one.schema is not None:
-        one = replace(one, subject=subject)
     day = today or datetime.now(tz=UTC).date()
     context = _CheckContext(catalog, governance, (baseline,), readers_of, (), day)
     return _check_file(one, context), lint_file(one, catalog, governance, day)
@@ -140,43 +138,88 @@ def _check_file(one: SchemaFile, context: _CheckContext) -> SubjectVerdict:
         note = "shared types: checked in every subject that uses them"
         return SubjectVerdict(None, one.path, (), (note,))
     found: list[LocatedFinding] = []
+    warned: list[LocatedFinding] = []
     notes: list[str] = []
     histories = [(baseline, baseline.history(one.subject)) for baseline in context.baselines]
     for baseline, history in histories:
         notes += _notes(one, baseline, history)
-        for finding, against in _findings(one, baseline, history):
+        for finding, against in _findings(one, baseline, history, context.governance):
             found.append(_locate(one, finding, against, context))
+        for finding, against in _warnings(one, baseline, history, context.governance):
+            located = _locate(one, finding, against, context)
+            warned.append(replace(located, is_warning=True))
+    refused = {(located.file, located.finding.path) for located in found}
+    warned = [each for each in warned if (each.file, each.finding.path) not in refused]
     text = canonical_text(one.schema)
     known = [[v.schema for v in history.versions] for _, history in histories if history]
     changed = not any(canonical_text(schemas[-1]) == text for schemas in known if schemas)
     impact = _impact(one.schema, one.subject, known, context) if changed else None
-    return SubjectVerdict(one.subject, one.path, tuple(found), tuple(notes), impact, changed)
+    return SubjectVerdict(
+        one.subject, one.path, tuple(found), tuple(notes), impact, changed, tuple(warned)
+    )
 
 
 def _findings(
-    one: SchemaFile, baseline: Baseline, history: SubjectHistory | None
+    one: SchemaFile,
+    baseline: Baseline,
+    history: SubjectHistory | None,
+    files: GovernanceFile,
 ) -> Iterator[tuple[Finding, str]]:
-    """Yield the findings against one baseline, each with the label of the compared version."""
+    """Yield the findings against one baseline, each with the label of the compared version.
+
+    A subject without a history has the level and the policy of the governance file.
+    """
     assert one.schema is not None
     assert one.subject is not None
-    found = []
-    if history is not None:
-        if canonical_text(one.schema) in history.registered:
-            return
-        governance = history.governance
-        try:
-            found = check_level(one.schema, history.versions, governance.level, governance.policy)
-        except UsageError as error:
-            raise UsageError(f"{one.path}: {error.message}", fix=error.fix) from None
-        for finding in found:
-            number = finding.writer_version or finding.reader_version
-            label = history.label(number)
-            yield finding, baseline.name if label is None else f"{baseline.name} ({label})"
-    own = None if found else baseline.refusal(one.subject, one.schema)
+    if history is not None and canonical_text(one.schema) in history.registered:
+        return
+    governance = files.of(one.subject) if history is None else history.governance
+    versions = () if history is None else history.versions
+    try:
+        found = check_level(one.schema, versions, governance.level, governance.policy)
+    except UsageError as error:
+        raise UsageError(f"{one.path}: {error.message}", fix=error.fix) from None
+    for finding in found:
+        yield finding, _against(finding, baseline, history)
+    own = None if found else baseline.refusal(one.subject, one.schema, governance)
     if own is not None:
         fix = "the registry's own settings decide this: its mode, its limits, its level"
         kind = CATALOG_RULES["HW303"][0]
         yield Finding("HW303", kind, own, fix, "", f"{one.path}#", ""), baseline.name
+
+
+def _warnings(
+    one: SchemaFile,
+    baseline: Baseline,
+    history: SubjectHistory | None,
+    files: GovernanceFile,
+) -> Iterator[tuple[Finding, str]]:
+    """Yield what the subject's default policy would refuse of a change, as `_findings` does.
+
+    A schema that is the latest version already gets no warnings: they were shown when it changed.
+    """
+    assert one.schema is not None
+    assert one.subject is not None
+    governance = files.of(one.subject) if history is None else history.governance
+    versions = () if history is None else history.versions
+    if versions and canonical_text(versions[-1].schema) == canonical_text(one.schema):
+        return
+    strictest = Policy.default_of(one.subject)
+    try:
+        found = stricter_findings(
+            one.schema, versions, governance.level, governance.policy, strictest
+        )
+    except UsageError as error:
+        raise UsageError(f"{one.path}: {error.message}", fix=error.fix) from None
+    for finding in found:
+        yield finding, _against(finding, baseline, history)
+
+
+def _against(finding: Finding, baseline: Baseline, history: SubjectHistory | None) -> str:
+    """Return the baseline, with the label of the version that the finding is about."""
+    number = finding.writer_version or finding.reader_version
+    label = None if history is None else history.label(number)
+    return baseline.name if label is None else f"{baseline.name} ({label})"
 
 
 def _locate(
@@ -196,9 +239,9 @@ def _impact(
     schema: Schema, subject: str, histories: Sequence[Sequence[Schema]], context: _CheckContext
 ) -> Impact | None:
     """Return the impact of the change; the longest history has the most of the table."""
-    if not isinstance(schema, Record):
+    topic = topic_of(subject)
+    if topic is None or not isinstance(schema, Record):
         return None
-    topic = topic_of(subject) or governance_of(schema).topic
     history = max(histories, key=len, default=())
     return impact_of(topic, schema, history, context.readers_of(topic))
 
@@ -240,8 +283,8 @@ def _deleted(context: _CheckContext, paths: Sequence[Path]) -> Iterator[SubjectV
 def _deleted_subject(subject: str, path: str, baseline: Baseline) -> SubjectVerdict:
     message = (
         f"Subject {subject} has no file any more ({path} in {baseline.name}): its producers can "
+        "no longer be checked, its consumers and its table stay"
     )
-    message += "no longer be checked, its consumers and its table stay"
     fix = "restore the file; if the topic is really gone, set the subject's compatibility to NONE "
     fix += "in governance.toml"
     kind = CATALOG_RULES["HW302"][0]

@@ -11,15 +11,22 @@
       { rule = "HW205", path = "amount", reason = "agreed with the lake team", until = 2026-12-31 },
     ]
 
+    [subjects."orders-key"]
+    file = "keys/order_key.avsc"
+
+By `file`, any subject has its schema: keys, and the names of Confluent's RecordNameStrategy and
+TopicRecordNameStrategy. A file that no table names has the subject that it names itself.
+
 Rules: an unknown key is refused, so that a typo has no silent effect. A waiver needs a reason and a
 last day, after which it has no effect.
 """
 
 from __future__ import annotations
 
+import posixpath
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import cast
@@ -27,17 +34,6 @@ from typing import cast
 from headworks._ci.rules import CATALOG_RULES, LINT_RULES
 from headworks.compatibility import RULES, Finding, Level, Policy
 from headworks.errors import UsageError
-
-__all__ = [
-    "FILE_NAME",
-    "GovernanceFile",
-    "SubjectGovernance",
-    "Waiver",
-    "catalog_root",
-    "no_schema_files",
-    "one_time_waivers",
-    "read_governance",
-]
 
 FILE_NAME = "governance.toml"
 _WHAT_TO_NAME = "name a folder of .avsc files, or a file"
@@ -72,8 +68,8 @@ class Waiver:
 class SubjectGovernance:
     """The rules for new versions of one subject."""
 
-    level: Level = Level.BACKWARD_TRANSITIVE
-    policy: Policy = Policy.AVRO
+    level: Level
+    policy: Policy
     waivers: tuple[Waiver, ...] = ()
     consumers: tuple[str, ...] = ()
 
@@ -84,15 +80,40 @@ class SubjectGovernance:
 
 
 @dataclass(frozen=True, slots=True)
-class GovernanceFile:
-    """The governance of a catalog; without a file, the default of `SubjectGovernance`."""
+class GovernanceTable:
+    """One table of the file; policy None: that of `Policy.default_of` for each subject."""
 
-    default: SubjectGovernance = SubjectGovernance()
-    subjects: Mapping[str, SubjectGovernance] = field(default_factory=dict)
+    level: Level = Level.BACKWARD_TRANSITIVE
+    policy: Policy | None = None
+    waivers: tuple[Waiver, ...] = ()
+    consumers: tuple[str, ...] = ()
+    file: str | None = None  # of the subject's schema, below the root of the catalog
+
+
+@dataclass(frozen=True, slots=True)
+class GovernanceFile:
+    """The governance of a catalog; without a file, the defaults of `GovernanceTable`."""
+
+    default: GovernanceTable = GovernanceTable()
+    subjects: Mapping[str, GovernanceTable] = field(default_factory=dict)
 
     def of(self, subject: str) -> SubjectGovernance:
         """Return the governance of `subject`."""
-        return self.subjects.get(subject, self.default)
+        table = self.subjects.get(subject, self.default)
+        policy = table.policy or Policy.default_of(subject)
+        return SubjectGovernance(table.level, policy, table.waivers, table.consumers)
+
+    def has_file(self, subject: str) -> bool:
+        """Return whether a table maps the subject to a file."""
+        return subject in self.subjects and self.subjects[subject].file is not None
+
+    def mapped(self, root: str) -> dict[str, str]:
+        """Return the subjects of mapped files by path, for the catalog in the folder `root`."""
+        return {
+            (Path(root) / table.file).as_posix(): subject
+            for subject, table in self.subjects.items()
+            if table.file is not None
+        }
 
 
 def one_time_waivers(texts: Sequence[str], reason: str) -> list[Waiver]:
@@ -169,18 +190,51 @@ def read_governance(root: Path) -> GovernanceFile:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
     _only(path, "", content, "default", "subjects")
-    default = _demand(path, "[default]", content.get("default", {}), SubjectGovernance())
-    subjects = _table(path, "[subjects]", content.get("subjects", {}))
-    return GovernanceFile(
-        default,
-        {
-            name: _demand(path, f'[subjects."{name}"]', value, default)
-            for name, value in subjects.items()
-        },
-    )
+    default = _demand(path, "[default]", content.get("default", {}), GovernanceTable())
+    tables = _table(path, "[subjects]", content.get("subjects", {}))
+    subjects = {
+        name: _subject_table(path, f'[subjects."{name}"]', value, default)
+        for name, value in tables.items()
+    }
+    _check_files(path, subjects)
+    return GovernanceFile(default, subjects)
 
 
-def _demand(path: Path, where: str, value: object, base: SubjectGovernance) -> SubjectGovernance:
+def _subject_table(
+    path: Path, where: str, value: object, default: GovernanceTable
+) -> GovernanceTable:
+    table = dict(_table(path, where, value))
+    file = table.pop("file", None)
+    inside = isinstance(file, str) and file.endswith(".avsc") and ".." not in file.split("/")
+    if file is not None and (not inside or str(file).startswith("/")):
+        raise UsageError(
+            f"{path}: file in {where} is not an .avsc file below {path.parent}",
+            fix='name it from there: file = "keys/order_key.avsc"',
+        )
+    demand = _demand(path, where, table, default)
+    return replace(demand, file=None if file is None else posixpath.normpath(str(file)))
+
+
+def _check_files(path: Path, subjects: Mapping[str, GovernanceTable]) -> None:
+    """Raise UsageError if a mapped file is missing, or has two subjects."""
+    owners: dict[str, str] = {}
+    for subject, table in subjects.items():
+        if table.file is None:
+            continue
+        if not (path.parent / table.file).is_file():
+            raise UsageError(
+                f"{path}: the file {table.file} of subject {subject} does not exist",
+                fix=f'correct `file` in [subjects."{subject}"]',
+            )
+        other = owners.setdefault(table.file, subject)
+        if other != subject:
+            raise UsageError(
+                f"{path}: {other} and {subject} both have the file {table.file}",
+                fix="give each subject a file of its own",
+            )
+
+
+def _demand(path: Path, where: str, value: object, base: GovernanceTable) -> GovernanceTable:
     table = _table(path, where, value)
     _only(path, where, table, "compatibility", "policy", "waivers", "consumers")
     waivers = table.get("waivers", [])
@@ -190,9 +244,9 @@ def _demand(path: Path, where: str, value: object, base: SubjectGovernance) -> S
     if not isinstance(consumers, list) or not all(isinstance(one, str) for one in consumers):
         raise UsageError(f"{path}: consumers in {where} must be a list of names")
     try:
-        return SubjectGovernance(
+        return GovernanceTable(
             Level.read(str(table.get("compatibility", base.level))),
-            Policy.read(str(table.get("policy", base.policy))),
+            Policy.read(str(table["policy"])) if "policy" in table else base.policy,
             base.waivers + tuple(_waiver(path, where, waiver) for waiver in waivers),
             base.consumers + tuple(consumers),
         )

@@ -23,8 +23,6 @@ from headworks._ci.verdict import DownstreamConsumer, Impact
 from headworks.errors import HeadworksError
 from headworks.schema import Record, Schema, governance_of
 
-__all__ = ["impact_of"]
-
 
 def impact_of(
     topic: str, new: Schema, history: Sequence[Schema], consumers: Sequence[DownstreamConsumer]

@@ -19,10 +19,8 @@ from headworks._ci.rules import LINT_RULES
 from headworks._ci.verdict import SubjectVerdict, Verdict
 from headworks.compatibility import Finding, Policy
 from headworks.compatibility._hive import column_problems
-from headworks.schema import governance_of
+from headworks.schema import governance_of, topic_of
 from headworks.schema._model import EnumType, Field, Record, Schema, Union, named_types
-
-__all__ = ["lint", "lint_catalog", "lint_file"]
 
 _UPPER_CAMEL = re.compile(r"[A-Z][A-Za-z0-9]*\Z")
 _LOWER_SNAKE = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -49,8 +47,8 @@ def lint_catalog(
     """Lint every file of `schemas`, folders or files of one catalog (`home`: see `check`)."""
     paths = [schemas] if isinstance(schemas, Path) else list(schemas)
     root = catalog_root(*paths, home=home)
-    catalog = SchemaCatalog(read_folder(root))
     governance = read_governance(root)
+    catalog = SchemaCatalog(read_folder(root), governance.mapped(root.as_posix()))
     files = [one for one in catalog.files() if within(one.path, paths)]
     if not files:
         raise no_schema_files(paths)
@@ -66,14 +64,20 @@ def lint_file(
         return SubjectVerdict(None, one.path, (locate(one, refusal(one), texts=catalog),))
     assert one.schema is not None
     found = [_repeated(one, pointer) for pointer in catalog.source(one.path).repeated()]
-    found += list(lint(one.schema, event=one.subject is not None, home=f"{one.path}#"))
+    found += list(lint(one.schema, event=_is_event(one.subject), home=f"{one.path}#"))
     demand = governance.of(one.subject or "")
-    if one.subject is not None and demand.policy is Policy.WAREHOUSE:
+    has_table = demand.policy is Policy.WAREHOUSE and isinstance(one.schema, Record)
+    if one.subject is not None and has_table:
         found += [_no_column(problem) for problem in column_problems(one.schema)]
     located = tuple(
         locate(one, finding, texts=catalog, waiver=demand.waiver(finding, day)) for finding in found
     )
     return SubjectVerdict(one.subject, one.path, located)
+
+
+def _is_event(subject: str | None) -> bool:
+    """Return whether a subject is for the values of a topic; keys, for example, have no time."""
+    return subject is not None and topic_of(subject) is not None
 
 
 def _repeated(one: SchemaFile, pointer: str) -> Finding:

@@ -14,8 +14,6 @@ from headworks.compatibility import Finding
 from headworks.errors import SchemaError
 from headworks.schema._parse import without_comments
 
-__all__ = ["locate", "refusal"]
-
 
 def locate(
     one: SchemaFile,

@@ -16,10 +16,10 @@ from headworks._ci.rules import title_of
 from headworks._ci.source_map import Region
 from headworks._ci.verdict import Impact, LocatedFinding, SubjectVerdict, Verdict
 
-__all__ = ["PLAIN", "Style", "grouped", "summary", "text_report"]
-
 _MAX_LINES = 6
 _TAB = "    "
+_PLAIN_COLUMNS = 160  # without a terminal
+_CUT = "..."
 _MIN_COLUMNS = 40
 _BOLD, _RED, _GREEN, _YELLOW, _BLUE, _OFF = (
     f"\x1b[{code}m" for code in ("1", "1;31", "32", "33", "1;34", "0")
@@ -67,16 +67,17 @@ def summary(verdict: Verdict) -> str:
     refused = [one for one in verdict.subjects if one.refused]
     total = len(verdict.subjects)
     files = f"{total} schema file{'s' * (total != 1)}"
-    told = [group[0] for group in grouped(verdict.findings)]
-    waived = sum(1 for one in told if one.waiver is not None)
+    told = [group[0] for group in grouped(verdict.reported)]
+    count = sum(1 for one in told if one.refuses)
+    counts = [(sum(1 for one in told if one.severity == "waived"), "waived")]
+    warnings = sum(1 for one in told if one.severity == "warning")
+    counts.append((warnings, f"warning{'s' * (warnings != 1)}"))
+    rest = "".join(f", {number} {word}" for number, word in counts if number)
     changed = sum(1 for one in verdict.subjects if one.subject is not None and one.changed)
-    tail = f", {waived} waived" if waived else ""
     if not refused:
-        tail = f", {changed} changed{tail}" if verdict.against else tail
-        return f"pass: {files} checked{tail}"
-    count = len(told) - waived
+        return f"pass: {files} checked{f', {changed} changed' * bool(verdict.against)}{rest}"
     findings = f"{count} finding{'s' * (count != 1)}"
-    return f"refused: {findings} in {len(refused)} of {files}{tail}"
+    return f"refused: {findings} in {len(refused)} of {files}{rest}"
 
 
 def grouped(findings: Iterable[LocatedFinding]) -> list[list[LocatedFinding]]:
@@ -84,15 +85,21 @@ def grouped(findings: Iterable[LocatedFinding]) -> list[list[LocatedFinding]]:
     groups: dict[tuple[object, ...], list[LocatedFinding]] = {}
     for one in findings:
         proposed_reads = one.finding.reader_version is None
-        key = (one.file, one.region, one.finding.rule, one.finding.fix, proposed_reads)
+        rule = (one.finding.rule, one.finding.fix, one.is_warning)
+        key = (one.file, one.region, rule, proposed_reads)
         groups.setdefault(key, []).append(one)
     return list(groups.values())
+
+
+def warning_reason(one: LocatedFinding) -> str:
+    """Return why a finding is only a warning."""
+    return f"{one.policy} refuses this change; the policy of {one.subject} is laxer"
 
 
 def _subject(one: SubjectVerdict, style: Style) -> Iterator[str]:
     quiet = one.subject is None or not one.changed
     moved = any(note.startswith(("renamed", "moved", "deleted")) for note in one.notes)
-    if quiet and not one.findings and not moved:
+    if quiet and not one.reported and not moved:
         return
     mark = style.paint("refused", _RED) if one.refused else style.paint("pass", _GREEN)
     name = one.file if one.subject is None else f"{one.subject} ({one.file})"
@@ -100,10 +107,10 @@ def _subject(one: SubjectVerdict, style: Style) -> Iterator[str]:
     yield from style.wrap(f"{name}{notes}", f"{mark}  ", "    ")
     if one.impact is not None:
         yield from _impact(one.impact, style)
-    for group in grouped(one.findings):
+    for group in grouped(one.reported):
         yield ""
         yield from _finding(group, style)
-    if one.findings:
+    if one.reported:
         yield ""
 
 
@@ -121,7 +128,8 @@ def _impact(impact: Impact, style: Style) -> Iterator[str]:
 
 def _finding(group: Sequence[LocatedFinding], style: Style) -> Iterator[str]:
     first, finding = group[0], group[0].finding
-    word, colour = ("error", _RED) if first.waiver is None else ("waived", _YELLOW)
+    word = first.severity
+    colour = _RED if first.refuses else _YELLOW
     head = style.paint(f"{word}[{finding.rule}]", colour)
     for line in style.wrap(finding.message, f"{word}[{finding.rule}]: ", "  "):
         yield line.replace(f"{word}[{finding.rule}]", head, 1)
@@ -141,27 +149,37 @@ def _excerpt(one: LocatedFinding, gutter: str, style: Style) -> Iterator[str]:
     if not one.lines:
         return
     bar = style.paint(f"{gutter} |", _BLUE)
-    room = None if style.width is None else max(style.width - len(gutter) - 3, _MIN_COLUMNS)
+    room = max((style.width or _PLAIN_COLUMNS) - len(gutter) - 3, _MIN_COLUMNS)
     yield bar
     for number, line in enumerate(one.lines[:_MAX_LINES], start=one.region.line):
         label = style.paint(f"{number:>{len(gutter)}} |", _BLUE)
-        text = line.replace("\t", _TAB)
-        yield f"{label} {text if room is None or len(text) <= room else text[: room - 3] + '...'}"
         mark = one.mark
-        if mark is not None and mark.line == mark.end_line == number:
-            under = f"{_underline(line, mark)} {title_of(one.finding.rule)}"
-            if room is not None and len(under) > room:
-                under = _underline(line, mark)
-            yield f"{bar} {style.paint(under, _RED)}"
+        here = mark is not None and mark.line == mark.end_line == number
+        text, marks = _fitted(line, mark if here else None, room)
+        yield f"{label} {text}"
+        if marks:
+            under = f"{marks} {title_of(one.finding.rule)}"
+            color = _RED if one.refuses else _YELLOW
+            yield f"{bar} {style.paint(under if len(under) <= room else marks, color)}"
     if one.region.end_line >= one.region.line + _MAX_LINES:
         yield f"{bar} ..."
     yield bar
 
 
-def _underline(line: str, mark: Region) -> str:
-    before = line[: mark.column - 1]
-    marked = line[mark.column - 1 : mark.end_column - 1]
-    return " " * _cells(before) + "^" * max(1, _cells(marked))
+def _fitted(line: str, mark: Region | None, room: int) -> tuple[str, str]:
+    """Return a line, and the marks below it, in `room` columns: a long line is cut around them."""
+    first, last = (mark.column - 1, mark.end_column - 1) if mark is not None else (0, 0)
+    begin, end = 0, len(line)
+    if _cells(line) > room:
+        kept = room - 2 * len(_CUT)
+        begin = 0 if last <= kept else max(0, first - kept // 4)
+        end = min(end, begin + kept)
+    head, tail = _CUT if begin else "", _CUT if end < len(line) else ""
+    text = f"{head}{line[begin:end]}{tail}".replace("\t", _TAB)
+    if mark is None:
+        return text, ""
+    indent = " " * _cells(head + line[begin:first])
+    return text, indent + "^" * max(1, _cells(line[first : min(last, end)]))
 
 
 def _cells(text: str) -> int:
@@ -177,6 +195,8 @@ def _remarks(group: Sequence[LocatedFinding]) -> Iterator[tuple[str, str]]:
         yield "against", label
     if first.finding.fix:
         yield "fix", first.finding.fix
+    if first.is_warning:
+        yield "policy", warning_reason(first)
     if first.waiver is not None:
         yield first.waiver.term, first.waiver.reason
     if first.expired is not None:

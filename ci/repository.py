@@ -13,8 +13,6 @@ from pathlib import Path
 
 from headworks.errors import UsageError
 
-__all__ = ["FileChange", "Repository"]
-
 _TIMEOUT_SECONDS = 120
 
 

@@ -10,8 +10,6 @@ from typing import Final
 
 from headworks.compatibility import RULES
 
-__all__ = ["CATALOG_RULES", "LINT_RULES", "kind_of", "title_of"]
-
 CATALOG_RULES: Final = {
     "HW301": ("INVALID_SCHEMA", "a file that is no Avro schema"),
     "HW302": ("SUBJECT_DELETED", "a subject whose file is gone"),

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from headworks.errors import UsageError
 
-__all__ = ["GateSettings", "read_settings"]
-
 
 @dataclass(frozen=True, slots=True)
 class GateSettings:

@@ -16,8 +16,6 @@ import json
 import re
 from dataclasses import dataclass, field
 
-__all__ = ["MAX_DEPTH", "Region", "SourceMap"]
-
 MAX_DEPTH = 500
 
 # Unterminated tokens extend to the end of the text, so that one pass is enough for any text.

@@ -9,9 +9,7 @@ from dataclasses import asdict, dataclass
 
 from headworks._ci.governance import Waiver
 from headworks._ci.source_map import Region
-from headworks.compatibility import Finding
-
-__all__ = ["DownstreamConsumer", "Impact", "LocatedFinding", "SubjectVerdict", "Verdict"]
+from headworks.compatibility import RULES, Finding, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +54,33 @@ class LocatedFinding:
     expired: Waiver | None = None
     # The region to underline: the name, if the finding is about a whole field or type.
     mark: Region | None = None
+    # The change passes, and a stricter policy would refuse it.
+    is_warning: bool = False
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the change is refused for it: it is no warning, and nobody waived it."""
+        return self.waiver is None and not self.is_warning
+
+    @property
+    def severity(self) -> str:
+        """error, warning, or waived."""
+        if self.waiver is not None:
+            return "waived"
+        return "warning" if self.is_warning else "error"
+
+    @property
+    def policy(self) -> Policy | None:
+        """The laxest policy that has its rule; None for rules of the gate."""
+        rule = RULES.get(self.finding.rule)
+        return None if rule is None else rule.policy
 
     def as_dict(self) -> dict[str, object]:
         """Return the finding as JSON."""
         return {
             **self.finding.as_dict(),
+            "severity": self.severity,
+            "policy": None if self.policy is None else self.policy.value,
             "subject": self.subject,
             "file": self.file,
             "line": self.region.line,
@@ -83,11 +103,18 @@ class SubjectVerdict:
     notes: tuple[str, ...] = ()
     impact: Impact | None = None
     changed: bool = True
+    # The findings of a stricter policy on a change that passes.
+    warnings: tuple[LocatedFinding, ...] = ()
 
     @property
     def refused(self) -> bool:
         """Whether there is a finding that is not waived."""
-        return any(one.waiver is None for one in self.findings)
+        return any(one.refuses for one in self.findings)
+
+    @property
+    def reported(self) -> tuple[LocatedFinding, ...]:
+        """The findings, and the warnings after them."""
+        return (*self.findings, *self.warnings)
 
     @property
     def verdict(self) -> str:
@@ -104,6 +131,7 @@ class SubjectVerdict:
             "notes": list(self.notes),
             "impact": None if self.impact is None else self.impact.as_dict(),
             "findings": [one.as_dict() for one in self.findings],
+            "warnings": [one.as_dict() for one in self.warnings],
         }
 
 
@@ -129,6 +157,16 @@ class Verdict:
         """The findings of all subjects, in order."""
         return tuple(one for subject in self.subjects for one in subject.findings)
 
+    @property
+    def warnings(self) -> tuple[LocatedFinding, ...]:
+        """The warnings of all subjects, in order."""
+        return tuple(one for subject in self.subjects for one in subject.warnings)
+
+    @property
+    def reported(self) -> tuple[LocatedFinding, ...]:
+        """The findings and warnings of all subjects, in order."""
+        return tuple(one for subject in self.subjects for one in subject.reported)
+
     def as_dict(self) -> dict[str, object]:
         """Return the verdict as JSON, as `--format json` prints it."""
         return {
@@ -136,4 +174,5 @@ class Verdict:
             "against": list(self.against),
             "subjects": [one.as_dict() for one in self.subjects],
             "findings": [one.as_dict() for one in self.findings],
+            "warnings": [one.as_dict() for one in self.warnings],
         }

@@ -1,4 +1,4 @@
-"""`headworks audit status|explain`: messages sent, arrived, lost, and duplicated."""
+"""`headworks audit status|explain`: the states of messages at a tier, by topic and window."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from headworks._cli.audit_checks import verify, wait
 from headworks._cli.audit_run import run
 from headworks._cli.audit_store import AuditOptions
 from headworks._cli.option_groups import expand_groups
+from headworks._cli.options import StoreOption
 from headworks._cli.output import (
     Format,
     FormatOption,
@@ -31,10 +32,8 @@ if TYPE_CHECKING:
     from headworks._audit.results import Explanation, Holes
     from headworks._audit.store import AuditStore
 
-__all__ = ["audit_app"]
-
 _LOADER_TIER = "hadoop"
-_CATCH_UP = "run the loader (`headworks load run`) if it has not run since, then "
+_ALWAYS_SHOWN = ("attempted", "delivered", "loaded", "waiting", "lost", "dropped", "failed")
 
 audit_app = typer.Typer(no_args_is_help=True, help="Compare what was sent with what arrived.")
 
@@ -47,6 +46,18 @@ def audit() -> None:
     """Compare what was sent with what arrived."""
 
 
+@audit_app.command()
+def salvage(store: StoreOption = None) -> None:
+    """Keep the intact rows of a damaged SQLite store. Its reconciler must be stopped.
+
+    Lost sums are made again from the increments. The damaged store is moved beside the new one.
+    """
+    from headworks._audit.store.salvage import salvage_audit
+    from headworks._cli.salvaged import print_salvaged
+
+    print_salvaged(salvage_audit(AuditOptions(store).store_url))
+
+
 @dataclass(frozen=True, slots=True)
 class _Status:
     """The answer of `audit status`."""
@@ -55,6 +66,7 @@ class _Status:
     rows: list[Balance]  # by topic, or the windows of one topic
     total: Balance
     findings: list[AuditFinding]  # that concern no single window
+    overdue: list[AuditFinding]  # messages of the tier that have waited for too long
     holes: Holes
 
 
@@ -82,7 +94,15 @@ def status(
     with source.reconciled_store() as store:
         found = _read_status(store, tier, topic, first, end)
     if format is Format.JSON:
-        _print_status_json(found)
+        print_json(
+            {
+                "tier": found.tier,
+                "rows": [_as_json(row) for row in found.rows],
+                "total": _as_json(found.total),
+                "troubles": [one.as_dict() for one in found.findings],
+                **asdict(found.holes),
+            }
+        )
     else:
         _print(found.rows, found.total)
         for finding in found.findings:
@@ -96,7 +116,8 @@ def _read_status(
     """Read the store. Raises UsageError for a tier that has counted nothing."""
     from headworks._audit import queries
     from headworks._audit.balance import total
-    from headworks._audit.findings import Thresholds, general_findings
+    from headworks._audit.findings import WINDOW_KINDS, findings
+    from headworks._audit.thresholds import stored_thresholds
     from headworks.errors import UsageError
 
     tiers = [state.tier for state in queries.tiers(store)]
@@ -110,21 +131,15 @@ def _read_status(
         rows.sort(key=lambda row: row.topic)
     else:
         rows = queries.balances(store, tier, topic, since=since, until=until)
-    seen = general_findings(store, time.time_ns() // 1_000_000, Thresholds())
-    findings = [one for one in seen if topic is None or one.topic in (None, topic)]
-    return _Status(tier, rows, total(rows, "all"), findings, queries.holes(store))
-
-
-def _print_status_json(found: _Status) -> None:
-    print_json(
-        {
-            "tier": found.tier,
-            "rows": [_as_json(row) for row in found.rows],
-            "total": _as_json(found.total),
-            "troubles": [one.as_dict() for one in found.findings],
-            **asdict(found.holes),
-        }
-    )
+    now, thresholds = time.time_ns() // 1_000_000, stored_thresholds(store)
+    seen = [
+        one
+        for one in findings(store, now, thresholds)
+        if topic is None or one.topic in (None, topic)
+    ]
+    general = [one for one in seen if one.kind not in WINDOW_KINDS]
+    overdue = [one for one in seen if (one.kind, one.tier) == ("overdue", tier)]
+    return _Status(tier, rows, total(rows, "all"), general, overdue, queries.holes(store))
 
 
 def _raise_findings(found: _Status, share: float) -> None:
@@ -139,12 +154,24 @@ def _raise_findings(found: _Status, share: float) -> None:
             fix="see who writes to the topic headworks.audit, and keep it longer than the "
             "reconciler may be away",
         )
-    if not all(row.meets(share) for row in (*found.rows, total)):
+    if found.overdue:
         raise FindingsError(
-            f"{total.lost} messages lost and {total.duplicated} duplicated "
-            f"between the producers and {found.tier}",
-            fix=f"{_CATCH_UP if found.tier == _LOADER_TIER else ''}look at the windows of a topic "
-            "with --topic, and at one with `headworks audit explain`",
+            found.overdue[0].text,
+            fix="check that the loader or the consumer runs, and look at its lag",
+        )
+    if not all(row.meets(share) for row in (*found.rows, total)):
+        bad = {
+            "lost": total.lost,
+            "dropped": total.dropped,
+            "failed": total.failed,
+            "unresolved": total.abandoned,
+            "duplicated": total.duplicated,
+        }
+        told = ", ".join(f"{n:,} {state}" for state, n in bad.items() if n)
+        raise FindingsError(
+            f"of {total.attempted:,} messages, between the producers and {found.tier}: {told}",
+            fix="look at the windows of a topic with --topic, and at one with "
+            "`headworks audit explain`",
         )
 
 
@@ -178,23 +205,18 @@ def explain(
 
 
 def _print_explanation(found: Explanation) -> None:
+    from headworks._audit.states import sentence
+
     print_status(f"{found.topic}, the ten minutes from {format_instant(found.window_start)}")
     if not found.contributions:
         print_status(
             "no tier counted a message of it, or its details have expired (--keep-details)"
         )
     for tier, state in found.states.items():
-        row = state.balance
-        complete = (
-            ""
-            if state.complete_at is None
-            else f", complete at {format_instant(state.complete_at)}"
-        )
+        at = state.complete_at
+        complete = "" if at is None else f", complete at {format_instant(at)}"
         reopened = ", reopened by late messages" if state.reopened else ""
-        print_status(
-            f"{tier}: expected {row.expected:,}, there {row.accounted:,}, lost {row.lost:,}, "
-            f"duplicated {row.duplicated:,}{complete}{reopened}"
-        )
+        print_status(f"{tier}: {sentence(state.balance)}{complete}{reopened}")
     print_table(
         ["tier", "host", "application", "counted", "first report", "last report"],
         [
@@ -238,46 +260,29 @@ def _as_json(balance: Balance) -> dict[str, Any]:
     return {
         **asdict(balance),
         "window_start": None if start is None else format_instant(start),
-        "expected": balance.expected,
-        "in_flight": balance.in_flight,
         "completeness": balance.completeness,
     }
 
 
 def _print(rows: list[Balance], everything: Balance) -> None:
-    header = [*_COLUMNS, "complete"]
-    unsure = [row.unsure for row in (*rows, everything)]
-    cells = [_cells(row) for row in (*rows, everything)]
-    if any(unsure):  # only a mirror reports this
-        header.insert(-1, "unsure")
-        for line, n in zip(cells, unsure, strict=True):
-            line.insert(-1, n)
-    print_table(header, cells)
+    """Print the states that have messages, and those that every reader looks for."""
+    from headworks._audit.states import DEFINITIONS
 
-
-_COLUMNS = (
-    "topic",
-    "window",
-    "sent",
-    "arrived",
-    "lost",
-    "duplicated",
-    "failed",
-    "dropped",
-    "unresolved",
-)
-
-
-def _cells(row: Balance) -> list[object]:
-    return [
-        row.topic,
-        "all" if row.window_start is None else format_instant(row.window_start),
-        row.sent,
-        row.accounted,
-        row.lost,
-        row.duplicated,
-        row.failed,
-        row.dropped,
-        row.unresolved + row.in_flight,
-        percent(row.completeness) if row.referenced else "no producer counts",
+    every = (*rows, everything)
+    shown = [
+        state
+        for state in (*DEFINITIONS, "unsure")
+        if state in _ALWAYS_SHOWN or any(getattr(row, state) for row in every)
     ]
+    print_table(
+        ["topic", "window", *shown, "complete"],
+        [
+            [
+                row.topic,
+                "all" if row.window_start is None else format_instant(row.window_start),
+                *(getattr(row, state) for state in shown),
+                percent(row.completeness) if row.referenced else "no producer counts",
+            ]
+            for row in every
+        ],
+    )

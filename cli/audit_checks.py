@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,10 +19,9 @@ from headworks.errors import CorruptError, FindingsError, UsageError
 
 if TYPE_CHECKING:
     from hadoop_loader._operations.verify import TableRows
+    from headworks._audit.balance import Balance
     from headworks._audit.results import Completeness
     from headworks._audit.store import AuditStore
-
-__all__ = ["verify", "wait"]
 
 _POLL_SECONDS = 2.0
 
@@ -51,23 +50,29 @@ def wait(
     end = parse_instant(until, "--until")
     start = None if since is None else parse_instant(since, "--since")
     final_at = end + parse_duration_ms("--grace", grace)
-    deadline = (
-        None
-        if timeout is None
-        else time.monotonic() + parse_duration_ms("--timeout", timeout) / 1000
-    )
+    seconds = math.inf if timeout is None else parse_duration_ms("--timeout", timeout) / 1000
+    deadline = time.monotonic() + seconds
     source = replace(source, bootstrap=source.servers, zookeeper=None)  # asks ZooKeeper once
     while True:
         with source.reconciled_store() as opened:
             found = _completeness(opened, table, start, end, tier, sla / 100)
+            sums = _sums(opened, found, start, tier)
         early = time.time() * 1000 < final_at
         if found.waits_for is None and not early:
             break
-        if deadline is not None and time.monotonic() >= deadline:
-            _answer(found, format)
+        if time.monotonic() >= deadline:
+            _answer(found, None, format)
             raise FindingsError(_why_not(found, early, final_at))
         time.sleep(_POLL_SECONDS)
-    _answer(found, format)
+    _answer(found, sums, format)
+
+
+def _sums(opened: AuditStore, found: Completeness, since: int | None, tier: str) -> Balance | None:
+    """Return the states of the messages of the windows that are complete."""
+    from headworks._audit import queries
+
+    rows = queries.topic_sums(opened, tier, topic=found.topic, since=since, until=found.until)
+    return rows[0] if rows else None
 
 
 def _completeness(
@@ -106,27 +111,38 @@ def _why_not(found: Completeness, early: bool, final_at: int) -> str:
     row = found.waits_for
     return (
         f"{found.topic} is complete up to {format_instant(found.until)} only: of the ten minutes "
-        f"from there, {row.lost:,} of {row.expected:,} messages are missing"
+        f"from there, {row.missing:,} of {row.attempted:,} messages are missing "
+        f"({row.waiting:,} waiting, {row.lost:,} lost, {row.unresolved:,} unresolved)"
     )
 
 
-def _answer(found: Completeness, form: Format) -> None:
+def _answer(found: Completeness, sums: Balance | None, form: Format) -> None:
+    never_sent = 0 if sums is None else sums.dropped + sums.failed
     if form is Format.JSON:
         print_json(
             {
                 "topic": found.topic,
                 "complete_until": format_instant(found.until),
-                "missing": 0 if found.waits_for is None else found.waits_for.lost,
+                "dropped_or_failed": never_sent,
+                "missing": 0 if found.waits_for is None else found.waits_for.missing,
             }
         )
     elif found.waits_for is None:
         print_status(f"{found.topic} is complete up to {format_instant(found.until)}")
+        if never_sent:
+            print_status(
+                f"its producers dropped or gave up {never_sent:,} more messages, which no table "
+                "will have: see `headworks audit status`"
+            )
 
 
 @expand_groups
 def verify(
     source: AuditOptions,
     warehouse: WarehouseOption = None,
+    read_files: Annotated[
+        bool, typer.Option("--read-files", help="read all files, and check each page's checksum")
+    ] = False,
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Compare the tables' files, the commits, and the audit. Exit 1 if they differ.
@@ -138,7 +154,7 @@ def verify(
     from headworks._audit import queries
 
     try:
-        tables = count_rows(parse_path(resolve("warehouse", warehouse)))
+        tables = count_rows(parse_path(resolve("warehouse", warehouse)), read_files=read_files)
     except CorruptError as error:
         raise FindingsError(error.message, fix=error.fix) from None
     with source.reconciled_store() as opened:
@@ -148,7 +164,10 @@ def verify(
     if format is Format.JSON:
         print_json(
             {
-                "tables": [_table_json(found, n) for found, n in rows],
+                "tables": [
+                    {**asdict(found), "in_audit": n, "agrees": _agrees(found, n)}
+                    for found, n in rows
+                ],
                 "sums_differing": differing,
             }
         )
@@ -183,10 +202,6 @@ def _agrees(found: TableRows, audited: int | None) -> bool:
     return audited is None or audited == found.in_commits + found.quarantined
 
 
-def _table_json(found: TableRows, audited: int | None) -> Mapping[str, object]:
-    return {**asdict(found), "in_audit": audited, "agrees": _agrees(found, audited)}
-
-
 def _differing(opened: AuditStore, bootstrap: str, registry: str) -> list[str]:
     """Return the topics whose sums in the store differ from a naive sum of the audit topic.
 
@@ -201,8 +216,8 @@ def _differing(opened: AuditStore, bootstrap: str, registry: str) -> list[str]:
         return []
     differing = set()
     for tier in ledger.tiers():
-        stored = {(b.topic, b.window_start): b for b in queries.balances(opened, tier)}
+        stored = {(b.topic, b.window_start): b.counts for b in queries.balances(opened, tier)}
         for balance in ledger.balances(tier):
-            if stored.get((balance.topic, balance.window_start)) != balance:
+            if stored.get((balance.topic, balance.window_start)) != balance.counts:
                 differing.add(balance.topic)
     return sorted(differing)

@@ -18,11 +18,9 @@ from headworks._cli.server_options import LogOptions
 from headworks._cli.times import parse_duration_ms
 
 if TYPE_CHECKING:
-    from headworks._audit.findings import Thresholds
     from headworks._audit.metrics import AuditMetrics
     from headworks._audit.store.retention import Retention
-
-__all__ = ["run"]
+    from headworks._audit.thresholds import Thresholds
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class CheckOptions:
     @property
     def thresholds(self) -> Thresholds:
         """The thresholds. Raises UsageError for a duration that is none."""
-        from headworks._audit.findings import Thresholds
+        from headworks._audit.thresholds import Thresholds
 
         return Thresholds(
             sla=self.sla / 100,

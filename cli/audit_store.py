@@ -22,8 +22,6 @@ from headworks._settings import resolve, resolve_optional
 if TYPE_CHECKING:
     from headworks._audit.store import AuditStore
 
-__all__ = ["AuditOptions", "existing_store_url"]
-
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
@@ -61,7 +59,7 @@ class AuditOptions:
             opened = AuditStore(existing_store_url(self.store) or f"sqlite:///{folder}/audit.db")
             try:
                 with Reconciler(servers, registry, opened) as reconciler:
-                    reconciler.catch_up()
+                    reconciler.settle()
                 yield opened
             finally:
                 opened.close()

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from headworks._cli.options import BootstrapOption, ZooKeeperOption
 from headworks._kafka.client_properties import client_properties
-from headworks.errors import UnreachableError
+from headworks.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-__all__ = [
-    "BrokerOptions",
-    "admin_client",
-    "bootstrap_servers",
-    "cluster_metadata",
-    "topics_metadata",
-]
-
 _TIMEOUT_SECONDS = 10.0
+_STARTING_SECONDS = 2.0  # a broker that was just started may not listen yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +50,57 @@ def topics_metadata(bootstrap: str) -> dict[str, Any]:
     return dict(cluster_metadata(bootstrap).topics)
 
 
-def cluster_metadata(bootstrap: str) -> Any:
-    """Return the metadata of all topics and brokers. Raises UnreachableError."""
-    from confluent_kafka import KafkaException
+def topic_metadata(bootstrap: str, topic: str) -> Any:
+    """Return the metadata of a topic. Raises UnreachableError, and UsageError if there is none."""
+    known = topics_metadata(bootstrap)
+    if topic not in known:
+        raise missing_topic_error(topic, known)
+    return known[topic]
 
+
+def missing_topic_error(topic: str, known: Iterable[str]) -> UsageError:
+    """Return the error for a topic that does not exist; it names similar ones."""
+    near = get_close_matches(topic, known)
+    meant = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    return UsageError(f"there is no topic {topic!r}", fix=f"{meant}see `headworks topic list`")
+
+
+def partition_offsets(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
+    """Return the first offset of a partition, and the next one. Raises UnreachableError."""
+    from confluent_kafka import KafkaException, TopicPartition
+    from confluent_kafka import admin as kafka_admin
+
+    specs: Any = kafka_admin
+    place = TopicPartition(topic, partition)
+    admin = admin_client(bootstrap)
     try:
-        return admin_client(bootstrap).list_topics(timeout=_TIMEOUT_SECONDS)
+        first, end = (
+            admin.list_offsets({place: spec})[place].result(_TIMEOUT_SECONDS).offset
+            for spec in (specs.OffsetSpec.earliest(), specs.OffsetSpec.latest())
+        )
     except KafkaException as error:
         raise UnreachableError(
-            f"no broker answers at {bootstrap}: {error.args[0].str()}",
-            fix="start one with `headworks up`, or give --bootstrap",
+            f"{topic} partition {partition} does not answer: {error.args[0].str()}",
+            fix="see `headworks topic describe`",
         ) from None
+    return first, end
+
+
+def cluster_metadata(bootstrap: str) -> Any:
+    """Return the metadata of all topics and brokers. Raises UnreachableError with the reason."""
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    from headworks._cli.no_broker import no_broker_error, nothing_listens
+
+    errors: list[KafkaError] = []
+    reported: dict[str, Any] = {"log_level": 0, "error_cb": errors.append}
+    admin = AdminClient({**client_properties(bootstrap), **reported})
+    for seconds in (_STARTING_SECONDS, _TIMEOUT_SECONDS - _STARTING_SECONDS):
+        try:
+            return admin.list_topics(timeout=seconds)
+        except KafkaException:
+            admin.poll(0)  # serves the callback
+            if nothing_listens(errors):
+                break
+    raise no_broker_error(bootstrap, errors)

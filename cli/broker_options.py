@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,13 +11,8 @@ from headworks._cli.server_options import AccessOptions
 from headworks._settings import lookup, resolve_optional
 from headworks.errors import UsageError
 
-__all__ = [
-    "BrokerAccessOptions",
-    "ClusterMemberOptions",
-    "ConnectionLimits",
-    "TopicOptions",
-    "UpkeepOptions",
-]
+if TYPE_CHECKING:
+    from headworks._broker.server.limits import ClientLimits
 
 _SINGLE_BROKER_ID = 1
 
@@ -49,8 +44,8 @@ class ClusterMemberOptions:
     ] = False
 
     @property
-    def start_options(self) -> dict[str, Any]:
-        """The fields of StartOptions. Raises UsageError for a cluster member without an id."""
+    def server_config(self) -> dict[str, Any]:
+        """The fields of ServerConfig. Raises UsageError for a cluster member without an id."""
         from headworks._broker.coordination.zookeeper import ClusterOptions
 
         ensemble = resolve_optional("zookeeper", self.zookeeper) or None
@@ -63,8 +58,7 @@ class ClusterMemberOptions:
         if ensemble is not None:
             cluster = ClusterOptions(ensemble, self.session_seconds, self.take_over)
         return {
-            "broker_id": _SINGLE_BROKER_ID if self.broker_id is None else self.broker_id,
-            "advertise": self.advertise,
+            "node_id": _SINGLE_BROKER_ID if self.broker_id is None else self.broker_id,
             "cluster": cluster,
         }
 
@@ -113,9 +107,18 @@ class TopicOptions:
         typer.Option(help="URL of the registry, for topics that check ids (setting registry)"),
     ] = None
 
+    require_subject: Annotated[
+        str | None,
+        typer.Option(
+            help="create a topic that matches this regular expression only if TOPIC-value is"
+            " registered",
+            metavar="PATTERN",
+        ),
+    ] = None
+
     @property
-    def start_options(self) -> dict[str, Any]:
-        """The fields of StartOptions."""
+    def server_config(self) -> dict[str, Any]:
+        """The fields of ServerConfig."""
         defaults = {
             "segment.bytes": self.segment_bytes,
             "retention.ms": self.retention_ms,
@@ -134,12 +137,13 @@ class TopicOptions:
             "topic_defaults": {k: str(v) for k, v in defaults.items() if v is not None},
             "show_unflushed": self.show_unflushed,
             "registry": None if registry.source == "default" else registry.value,
+            "require_subject": self.require_subject,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class UpkeepOptions:
-    """How often retention and compaction run, and how long producers are remembered."""
+    """How often retention, compaction, and scrubbing run, and how long producers are remembered."""
 
     retention_check_seconds: Annotated[
         float, typer.Option(min=0.1, help="check retention every this many seconds")
@@ -147,6 +151,10 @@ class UpkeepOptions:
     compaction_seconds: Annotated[
         float, typer.Option(min=0.1, help="check for log compaction every this many seconds")
     ] = 15.0
+    scrub_mb_per_second: Annotated[
+        float,
+        typer.Option(min=0, help="verify sealed segments at this rate, once a day (0: never)"),
+    ] = 8.0
     max_producers: Annotated[
         int,
         typer.Option(min=1, help="remember at most this many idempotent producers per broker"),
@@ -160,14 +168,11 @@ class UpkeepOptions:
     ] = 86_400_000
 
     @property
-    def start_options(self) -> dict[str, Any]:
-        """The fields of StartOptions."""
-        return {
-            "retention_check_seconds": self.retention_check_seconds,
-            "compaction_seconds": self.compaction_seconds,
-            "max_producers": self.max_producers,
-            "producer_seconds": self.producer_id_expiration_ms / 1000,
-        }
+    def server_config(self) -> dict[str, Any]:
+        """The fields of ServerConfig."""
+        options = asdict(self)
+        producer_seconds = options.pop("producer_id_expiration_ms") / 1000
+        return {**options, "producer_seconds": producer_seconds}
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,14 +199,11 @@ class ConnectionLimits:
     ] = 60.0
 
     @property
-    def start_options(self) -> dict[str, Any]:
-        """The fields of StartOptions."""
-        return {
-            "max_connections": self.max_connections,
-            "max_connections_per_address": self.max_connections_per_address,
-            "idle_seconds": self.idle_seconds,
-            "stall_seconds": self.stall_seconds,
-        }
+    def client_limits(self) -> ClientLimits:
+        """The limits; the broker's own defaults for all others."""
+        from headworks._broker.server.limits import ClientLimits
+
+        return ClientLimits(**asdict(self))
 
 
 @dataclass(frozen=True, slots=True)

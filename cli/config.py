@@ -7,8 +7,6 @@ import typer
 from headworks._cli.output import Format, FormatOption, print_json, print_table
 from headworks._settings import SETTINGS, Resolved, lookup
 
-__all__ = ["config_app"]
-
 config_app = typer.Typer(no_args_is_help=True, help="Show the settings and their sources.")
 
 

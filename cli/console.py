@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hadoop_loader._storage.filesystem import AnyPath
     from headworks._console.sources import Endpoints
 
-__all__ = ["console_app"]
-
 console_app = typer.Typer(no_args_is_help=True, help="Run the web console.")
 
 

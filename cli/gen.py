@@ -12,8 +12,6 @@ from headworks._cli.output import Format, FormatOption, print_json, print_status
 from headworks._settings import resolve
 from headworks.errors import FindingsError, UsageError
 
-__all__ = ["gen"]
-
 
 def gen(
     schemas: Annotated[
@@ -50,7 +48,8 @@ def gen(
         changed = write(files, out)
         if lock:
             client = RegistryClient(resolve("registry", registry))
-            text = lock_of(events(sources), client).text()
+            new, before = lock_of(events(sources), client), read_lock(out / FILE_NAME)
+            text = (before.with_registry_of(new) if before else new).text()
             changed += replace(out / FILE_NAME, text)
     if format is Format.JSON:
         print_json(

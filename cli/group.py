@@ -6,21 +6,26 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from headworks._cli.broker_address import bootstrap_servers
+from headworks._cli.broker_address import bootstrap_servers, topics_metadata
 from headworks._cli.options import BootstrapOption
-from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
+from headworks._cli.output import (
+    Format,
+    FormatOption,
+    print_json,
+    print_rows,
+    print_status,
+    print_table,
+)
 from headworks._settings import resolve_optional
 from headworks.errors import FindingsError, UsageError
 
 if TYPE_CHECKING:
     from headworks.groups import GroupDescription, Groups, TopicPartition
     from headworks.groups._moving import OffsetChange, ResetTarget
-
-__all__ = ["group_app"]
 
 group_app = typer.Typer(no_args_is_help=True, help="Show and move consumer groups of both kinds.")
 ZooKeeper = Annotated[
@@ -49,12 +54,8 @@ def list_groups(
             _print_with_lag(groups.described(), format)
             return
         listed = groups.listed()
-    header = ("group", "kind", "state")
     rows = [(group.name, group.kind.value, group.state) for group in listed]
-    if format is Format.JSON:
-        print_json([dict(zip(header, row, strict=True)) for row in rows])
-    else:
-        print_table(header, rows)
+    print_rows(("group", "kind", "state"), rows, format)
 
 
 @group_app.command()
@@ -218,7 +219,10 @@ def _groups(bootstrap: str | None, zookeeper: str | None) -> Groups:
     from headworks.groups import Groups
 
     ensemble = resolve_optional("zookeeper", zookeeper)
-    return Groups(bootstrap_servers(bootstrap, zookeeper), ensemble)
+    servers = bootstrap_servers(bootstrap, zookeeper)
+    if ensemble is None:
+        topics_metadata(servers)  # raises soon, with the reason, if no broker answers
+    return Groups(servers, ensemble)
 
 
 def _target(to: str | None, shift: int | None) -> ResetTarget:
@@ -229,10 +233,8 @@ def _target(to: str | None, shift: int | None) -> ResetTarget:
     if shift is not None:
         return OffsetShift(shift)
     assert to is not None
-    if to == "earliest":
-        return "earliest"
-    if to == "latest":
-        return "latest"
+    if to in ("earliest", "latest"):
+        return cast("ResetTarget", to)
     if to.isdecimal():
         return int(to)
     try:

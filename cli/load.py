@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
     from hadoop_loader import LoadReport, Policy, Warehouse
     from hadoop_loader._operations.service import RunRecorder, WarehouseService
 
-__all__ = ["load_app"]
-
 load_app = typer.Typer(no_args_is_help=True, help="Load topics into Hive tables.")
+_STATUS_COLUMNS = itemgetter(
+    *("topic", "table", "schema_version", "rows", "files", "quarantined", "lost"),
+    *("damaged", "lag_messages", "lag_minutes", "load"),
+)
 TopicArgument = Annotated[str, typer.Argument(help="the topic")]
 OptionalTopic = Annotated[str | None, typer.Argument(help="the topic (default: all topics)")]
 
@@ -57,6 +60,10 @@ class PolicyOptions:
     skip_lost: Annotated[
         bool, typer.Option(help="continue after messages that the broker has removed")
     ] = False
+    skip_damaged: Annotated[
+        bool,
+        typer.Option("--skip-damaged", help="continue after damaged record batches"),
+    ] = False
     compact: Annotated[
         bool,
         typer.Option(
@@ -64,13 +71,33 @@ class PolicyOptions:
         ),
     ] = True
 
+    keep: Annotated[
+        str | None,
+        typer.Option(help="remove partitions of days before this long ago (400d) after the load"),
+    ] = None
+
     @property
     def policy(self) -> Policy:
         """The policy. Raises UsageError for a limit that is none."""
         from hadoop_loader._commit.policy import Policy, QuarantineLimit
 
         limit = QuarantineLimit.parse(self.quarantine_limit)
-        return Policy(self.allow, self.deny, self.partitions, limit, self.skip_lost, self.compact)
+        return Policy(
+            self.allow,
+            self.deny,
+            self.partitions,
+            limit,
+            self.skip_lost,
+            self.compact,
+            self.skip_damaged,
+            self._keep_days,
+        )
+
+    @property
+    def _keep_days(self) -> int | None:
+        if self.keep is None:
+            return None
+        return max(1, parse_duration_ms("--keep", self.keep, zero=False) // 86_400_000)
 
 
 @load_app.command()
@@ -96,14 +123,14 @@ def run(
     ] = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Load everything that is new in every topic. Exit 1 if a topic was skipped."""
+    """Load everything that is new in every topic. Exit 1 if a topic or partition was skipped."""
     from hadoop_loader._operations.service import RunRecorder, WarehouseService, load_until_signal
+    from hadoop_loader._spark.hiveserver2 import parse_address
     from hadoop_loader._spark.session import prepare_class_archive
     from headworks._server.metrics_page import MetricsEndpoint
-    from headworks._server.security.exposure import parse_listen
 
     interval_ms = None if every is None else parse_duration_ms("--every", every, zero=False)
-    hive = None if serve is None else parse_listen(serve, "--serve")
+    hive = None if serve is None else parse_address(serve, "--serve")
     endpoint = None if metrics is None else MetricsEndpoint.parse(metrics, insecure=insecure)
     config = replace(source.config(rules.policy), long_queries=hive is not None)
     runs = RunRecorder(lambda report: print_report(report, format), metrics_file)
@@ -227,16 +254,110 @@ def rebuild(
 @load_app.command()
 @expand_groups
 def compact(
-    source: WarehouseOptions, topic: OptionalTopic = None, format: FormatOption = Format.TEXT
+    source: WarehouseOptions,
+    topic: OptionalTopic = None,
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="also rewrite every file that is in an older schema"),
+    ] = False,
+    format: FormatOption = Format.TEXT,
 ) -> None:
-    """Merge the small files of each partition. Readers are not disturbed."""
+    """Merge the small files of each partition, in the latest schema. Readers are not disturbed."""
     with source.open() as opened, phases() as progress:
-        done = opened.compact(topic, progress)
+        done = opened.compact(topic, progress, every=every)
     if format is Format.JSON:
         print_json(asdict(done))
-    print_status(
-        str(done) if done.partitions else "nothing to do: no partition has two small files"
-    )
+    nothing = "nothing to do: no partition has two small files"
+    nothing += ", or a file in an older schema" * every
+    print_status(str(done) if done.number else nothing)
+    for refusal in done.refused:
+        print_status(f"topic {refusal.topic} was not compacted: {refusal.reason}")
+    if done.refused:
+        raise FindingsError(
+            f"{len(done.refused)} tables or partitions were not compacted; all others were",
+            fix="remove the causes printed above, then run again",
+        )
+
+
+@load_app.command()
+@expand_groups
+def move(
+    source: WarehouseOptions,
+    old: Annotated[str, typer.Option("--from", help="the cluster that was loaded: HOST:PORT")],
+    new: Annotated[str, typer.Option("--to", help="the cluster to continue with: HOST:PORT")],
+    start: Annotated[
+        str | None,
+        typer.Option(
+            help="where the new topics' messages begin to be new: beginning, or end if all of them"
+            " are copies of loaded ones"
+        ),
+    ] = None,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Continue with the topics of another cluster, after all of the old one is loaded."""
+    with open_warehouse(replace(source.config(), bootstrap=new)) as opened, phases() as progress:
+        report = opened.move(old, start, progress)
+    if format is Format.JSON:
+        print_json(asdict(report))
+    print_status(f"move {report.number}: the next load reads {len(report.offsets)} topics of {new}")
+
+
+@load_app.command()
+@expand_groups
+def drop(
+    source: WarehouseOptions,
+    topic: TopicArgument,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="although the topic exists: load it again afterwards")
+    ] = False,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Drop a topic's table with its files, and forget the topic's offsets."""
+    with source.open() as opened, phases() as progress:
+        report = opened.drop(topic, progress, reload=reload)
+    if format is Format.JSON:
+        print_json(asdict(report))
+    print_status(f"drop {report.number}: table {report.table} with {report.rows:,} rows is gone")
+
+
+@load_app.command()
+@expand_groups
+def acknowledge(
+    source: WarehouseOptions, topic: TopicArgument, format: FormatOption = Format.TEXT
+) -> None:
+    """Give up what can never be done for a topic, so that loads no longer fail for it.
+
+    A refused topic stays refused. A held part of a commit is given up, and its messages are lost.
+    """
+    with source.open() as opened, phases() as progress:
+        report = opened.acknowledge(topic, progress)
+    if format is Format.JSON:
+        print_json(asdict(report))
+    elif report.reason is not None:
+        print_status(f"loads no longer fail for topic {topic}: {report.reason}")
+    else:
+        print_status(f"given up for topic {topic}: {report.lost:,} messages are lost")
+
+
+@load_app.command()
+@expand_groups
+def erase(
+    source: WarehouseOptions,
+    where: Annotated[str, typer.Option(help="user_id = 42, or user.name = 'Ann'")],
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Erase the rows with one value of a field from every table that has the field."""
+    from hadoop_loader._operations.erase import EraseCondition
+
+    condition = EraseCondition.parse(where)
+    with source.open() as opened, phases() as progress:
+        report = opened.erase(condition, progress)
+    if format is Format.JSON:
+        print_json(asdict(report))
+        return
+    rows, bad = sum(report.rows.values()), sum(report.quarantined.values())
+    print_status(f"erased {rows:,} rows and {bad:,} quarantined messages")
+    print_status(f"searched the tables of {', '.join(report.searched)}")
 
 
 def _print_status(found: dict[str, Any]) -> None:
@@ -245,22 +366,11 @@ def _print_status(found: dict[str, Any]) -> None:
     if found["broker_error"]:
         print_status(f"the lag is unknown: {found['broker_error']}")
     print_table(
-        ["topic", "table", "version", "rows", "files", "bad", "lost", "behind", "minutes", "load"],
         [
-            [
-                t["topic"],
-                t["table"],
-                t["schema_version"],
-                t["rows"],
-                t["files"],
-                t["quarantined"],
-                t["lost"],
-                "?" if t["lag_messages"] is None else t["lag_messages"],
-                "?" if t["lag_minutes"] is None else t["lag_minutes"],
-                t["load"],
-            ]
-            for t in found["topics"]
+            *("topic", "table", "version", "rows", "files", "bad", "lost", "damaged"),
+            *("behind", "minutes", "load"),
         ],
+        [["?" if v is None else v for v in _STATUS_COLUMNS(t)] for t in found["topics"]],
     )
     for topic in found["ungoverned"]:
         print_status(f"topic {topic} had no schema at the last load, and is not loaded")
@@ -269,8 +379,14 @@ def _print_status(found: dict[str, Any]) -> None:
             print_status(f"the last load skipped topic {refusal['topic']}; it was rebuilt since")
         else:
             print_status(f"topic {refusal['topic']} was not loaded: {refusal['reason']}")
-    for one in found["leaderless"]:
+    for refusal in found["acknowledged"]:
+        print_status(
+            f"topic {refusal['topic']} is not loaded, as acknowledged: {refusal['reason']}"
+        )
+    for one in [*found["leaderless"], *found["damaged"]]:
         print_status(f"topic {one['topic']} was loaded in part: {one['reason']}")
+    for topic in found["gone"]:
+        print_status(f"topic {topic} is no longer on the broker; its table stays")
     if found["unmarked"] is not None:
         print_status(f"the completeness marks were not updated: {found['unmarked']}")
 

@@ -1,4 +1,4 @@
-"""`headworks log dump`: show a partition's segments and verify every batch."""
+"""`headworks log`: verify the segments of a partition, and keep what is intact of a damaged one."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headworks._cli.output import Format, FormatOption
+from headworks._cli.output import Format, FormatOption, print_status
 
 if TYPE_CHECKING:
     from headworks._broker.log.dump import DumpedBatch, SegmentDamage
-
-__all__ = ["log_app"]
+    from headworks._broker.log.salvage import Salvage
 
 log_app = typer.Typer(no_args_is_help=True, help="Inspect the broker's log files.")
 
@@ -56,9 +55,98 @@ def dump(
         raise FindingsError(
             f"{len(damaged)} damage(s), the first in {first.segment} at byte {first.position}:"
             f" {first.reason}",
-            fix="the broker cuts a torn end of the newest segment when it starts; restore others"
-            " from a copy",
+            fix="run `headworks log salvage` for the folder: it shows which offsets are lost, and"
+            " can write the log anew. The broker itself cuts a torn end of the newest segment",
         )
+
+
+@log_app.command()
+def salvage(
+    path: Annotated[
+        Path, typer.Argument(help="folder of a partition, or a file that recovery cut (.cut)")
+    ],
+    records: Annotated[bool, typer.Option(help="show the intact records, too")] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair", help="write the folder anew from its intact batches, and keep the old one"
+        ),
+    ] = False,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Find every intact batch of a damaged log. Exit 1 if anything is damaged and not repaired.
+
+    With --repair the broker must be stopped. Intact messages keep their offsets, and lost offsets
+    are never used again.
+    """
+    from headworks._broker.log.repair import repair as write_anew
+    from headworks._broker.log.salvage import salvage_file, salvage_folder
+    from headworks._broker.log.segment import salvage_fix
+    from headworks._broker.server.folder_lock import FolderLock
+    from headworks.errors import FindingsError, UsageError
+
+    if not path.is_dir() and (repair or path.suffix not in (".cut", ".log") or not path.exists()):
+        raise UsageError(
+            f"{path} is not the folder of a partition",
+            fix="give for example headworks-data/broker/logs/TOPIC-0",
+        )
+    found: Salvage
+    if repair:
+        data = path.resolve().parent.parent
+        lock = FolderLock(data) if (data / "lock").exists() else None
+        try:
+            found, old = write_anew(path.resolve())
+        finally:
+            if lock is not None:
+                lock.release()
+    else:
+        found = salvage_folder(path) if path.is_dir() else salvage_file(path)
+    show = _salvage_as_json if format is Format.JSON else _salvage_as_text
+    for line in show(found):
+        typer.echo(line)
+    if records:
+        from headworks._broker.log.salvage import read_run
+
+        show_batch = _as_json if format is Format.JSON else _as_text
+        for run in found.runs:
+            for batch in read_run(run):
+                for line in show_batch(batch):
+                    typer.echo(line)
+    if repair:
+        print_status(f"{path} holds the intact batches; the damaged folder is {old}")
+    elif found.damaged or found.lost or found.state_damage:
+        raise FindingsError(
+            f"{path}: {sum(end - first for first, end in found.lost)} offsets are lost,"
+            f" {sum(run.end - run.first for run in found.runs)} are intact",
+            fix=salvage_fix(path),
+        )
+
+
+def _salvage_as_text(found: Salvage) -> Iterator[str]:
+    if found.state_damage:
+        yield f"DAMAGED: {found.state_damage}"
+    for run in found.runs:
+        yield (
+            f"{run.path.name} @{run.position}: intact offsets {run.first}..{run.end - 1}"
+            f" {run.size} bytes"
+        )
+    for one in found.damaged:
+        yield f"{one.path.name} @{one.position}: DAMAGED: {one.size} bytes: {one.reason}"
+    for first, end in found.lost:
+        yield f"LOST: offsets {first}..{end - 1}"
+
+
+def _salvage_as_json(found: Salvage) -> Iterator[str]:
+    if found.state_damage:
+        yield json.dumps({"damage": found.state_damage})
+    for run in found.runs:
+        place = {"segment": run.path.name, "position": run.position, "bytes": run.size}
+        yield json.dumps({**place, "first_offset": run.first, "last_offset": run.end - 1})
+    for one in found.damaged:
+        place = {"segment": one.path.name, "position": one.position, "bytes": one.size}
+        yield json.dumps({**place, "damage": one.reason})
+    for first, end in found.lost:
+        yield json.dumps({"lost_first_offset": first, "lost_last_offset": end - 1})
 
 
 def _as_text(item: DumpedBatch | SegmentDamage) -> Iterator[str]:
@@ -77,7 +165,11 @@ def _as_text(item: DumpedBatch | SegmentDamage) -> Iterator[str]:
         f" {batch.size} bytes {Codec(batch.codec).name.lower()}"
         f" times {batch.base_timestamp}..{batch.max_timestamp}"
         f"{producer if batch.producer_id >= 0 else ''}"
+        f"{' transactional' if item.transactional else ''}"
+        f"{f' marker: {item.marker}' if item.marker else ''}"
     )
+    if item.marker:
+        return
     for record in item.records:
         yield f"  {record.offset} {record.timestamp} key={record.key!r} value={record.value!r}"
 
@@ -103,8 +195,10 @@ def _as_json(item: DumpedBatch | SegmentDamage) -> Iterator[str]:
             "producer_epoch": batch.producer_epoch,
             "base_sequence": batch.base_sequence,
             "records": batch.record_count,
+            "transactional": item.transactional,
+            "marker": item.marker or None,
         }
-        if item.records:
+        if item.records and not item.marker:
             fields["content"] = [
                 {
                     "offset": record.offset,

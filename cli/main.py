@@ -1,7 +1,7 @@
 """`headworks`: every command by noun and verb, and how errors become exit codes.
 
-Exit codes: 0 success, 1 findings, 2 usage, 3 unreachable service (headworks/errors.py), and 130
-interrupted.
+Exit codes: 0 success, 1 findings, 2 usage, 3 unreachable service, 4 refused by a service
+(headworks/errors.py), and 130 interrupted.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import gc
 import importlib
 import os
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
+from headworks import __version__
+from headworks._cli.command_group import SentenceGroup
 from headworks.errors import HeadworksError, UsageError
-
-__all__ = ["command_line", "run"]
 
 _OURS = frozenset({"consumer_sdk", "hadoop_loader", "headworks", "producer_sdk"})
 _COLLECT_AFTER_OBJECTS = 50_000
@@ -39,13 +39,14 @@ _NOUNS = {
     "config": "headworks._cli.config:config_app",
 }
 _VERBS = {
+    "up": "headworks._cli.up:up",
+    "demo": "headworks._cli.demo.command:demo",
+    "doctor": "headworks._cli.doctor.command:doctor",
     "gen": "headworks._cli.gen:gen",
     "produce": "headworks._cli.produce:produce",
     "consume": "headworks._cli.consume:consume",
     "sql": "headworks._cli.sql:sql",
     "mirror": "headworks._cli.mirror:mirror",
-    "up": "headworks._cli.up:up",
-    "demo": "headworks._cli.demo.command:demo",
 }
 
 
@@ -53,10 +54,12 @@ def command_line(only: str | None = None) -> typer.Typer:
     """Return all commands, or the one named `only`, so that the others need not be loaded."""
     app = typer.Typer(
         name="headworks",
+        cls=SentenceGroup,
         help=_HELP,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},  # commands inherit it
     )
     app.callback()(_headworks)
     for name, where in {**_NOUNS, **_VERBS}.items():
@@ -65,14 +68,27 @@ def command_line(only: str | None = None) -> typer.Typer:
         module, _, attribute = where.partition(":")
         found = getattr(importlib.import_module(module), attribute)
         if name in _NOUNS:
-            app.add_typer(found, name=name)
+            app.add_typer(found, name=name, cls=SentenceGroup)
         else:
             app.command(name)(found)
     return app
 
 
-def _headworks() -> None:
-    """Keep the command's name in the line even if only one command is loaded."""
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"headworks {__version__}")
+        raise typer.Exit
+
+
+def _headworks(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="print the version, and exit", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Hold the options of `headworks` itself."""
 
 
 def run() -> None:

@@ -19,8 +19,6 @@ from headworks.errors import UsageError
 if TYPE_CHECKING:
     from headworks._mirror import MirrorSource
 
-__all__ = ["mirror"]
-
 T = TypeVar("T")
 
 
@@ -77,6 +75,10 @@ class CopyOptions:
     skip_too_large: Annotated[
         bool, typer.Option("--skip-too-large", help="skip and count messages above the size limit")
     ] = False
+    skip_damaged: Annotated[
+        bool,
+        typer.Option("--skip-damaged", help="skip and count record batches whose CRC is wrong"),
+    ] = False
     skip_lost: Annotated[
         bool,
         typer.Option("--skip-lost", help="continue after messages that the source has removed"),
@@ -117,6 +119,7 @@ def mirror(
 
     from headworks._mirror import MirrorOptions, read_properties, run
     from headworks._mirror.options import whole_names
+    from headworks._server.metrics_page import MetricsEndpoint
 
     log.configure()
     options = MirrorOptions(
@@ -135,9 +138,9 @@ def mirror(
         refresh_every=copying.refresh_every,
         buffer_bytes=clients.buffer_mb << 20,
         skip_too_large=copying.skip_too_large,
+        skip_damaged=copying.skip_damaged,
         skip_lost=copying.skip_lost,
-        metrics=metrics,
-        insecure=insecure,
+        metrics=None if metrics is None else MetricsEndpoint.parse(metrics, insecure=insecure),
         as_json=format is Format.JSON,
     )
     run(options)

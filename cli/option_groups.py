@@ -21,8 +21,6 @@ from functools import wraps
 from inspect import Parameter
 from typing import Any, get_type_hints
 
-__all__ = ["expand_groups"]
-
 
 def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Replace each parameter of `command` that is a dataclass by the fields of the dataclass."""

@@ -6,16 +6,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = [
-    "BootstrapOption",
-    "DataDirOption",
-    "DatabaseOption",
-    "RegistryOption",
-    "StoreOption",
-    "WarehouseOption",
-    "ZooKeeperOption",
-]
-
 BootstrapOption = Annotated[
     str | None, typer.Option("--bootstrap", help="HOST:PORT of a broker (setting bootstrap)")
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,28 +14,34 @@ from headworks._cli.output import Format, FormatOption, print_json, print_status
 from headworks._settings import resolve
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
-__all__ = ["produce"]
+if TYPE_CHECKING:
+    from headworks.registry_client import SubjectVersion
+    from producer_sdk import Producer
 
 
 def produce(
     topic: Annotated[str, typer.Argument(help="the topic to produce to")],
+    key: Annotated[
+        str | None, typer.Option(help="give all messages this key (default: by the schema)")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(help="give all messages this header, NAME=VALUE; repeat for more"),
+    ] = None,
     bootstrap: BootstrapOption = None,
     registry: RegistryOption = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
-    """Read events from stdin, one JSON object per line, and send them in the latest schema."""
-    from headworks.registry_client import RegistryClient
-    from headworks.schema import subject_of
+    """Read events from stdin, one JSON object per line, and send them in the latest schema.
+
+    The line `null` is a tombstone, and needs --key.
+    """
     from producer_sdk import Producer, WhenFull
     from producer_sdk._untyped import event_class
 
+    headers = _headers(header or [])
     address = resolve("registry", registry)
-    latest = RegistryClient(address).latest(subject_of(topic))
-    if latest is None:
-        raise UsageError(
-            f"topic {topic!r} has no schema in the registry at {address}",
-            fix="register one with `headworks schema register`",
-        )
+    latest = _latest(address, topic)
     event = event_class(topic, latest.text)
     sent = 0
     with Producer(
@@ -50,7 +56,7 @@ def produce(
             if not line.strip():
                 continue
             try:
-                taken = producer.send(event(json.loads(line)))
+                taken = _send(producer, event, json.loads(line), key, headers)
             except json.JSONDecodeError as error:
                 raise UsageError(f"line {number} is not JSON: {error}") from None
             except HeadworksError as error:
@@ -66,4 +72,49 @@ def produce(
             {"topic": topic, "sent": sent, "version": latest.version, "schema_id": latest.id}
         )
     else:
-        print_status(f"sent {sent} messages to {topic}, version {latest.version}")
+        print_status(f"sent {_messages(sent)} to {topic}, version {latest.version}")
+
+
+def _messages(number: int) -> str:
+    return "1 message" if number == 1 else f"{number} messages"
+
+
+def _latest(registry: str, topic: str) -> SubjectVersion:
+    """Return the latest schema of a topic. Raises UsageError if it has none."""
+    from headworks.registry_client import RegistryClient
+    from headworks.schema import subject_of
+
+    latest = RegistryClient(registry).latest(subject_of(topic))
+    if latest is None:
+        raise UsageError(
+            f"topic {topic!r} has no schema in the registry at {registry}",
+            fix="register one with `headworks schema register`",
+        )
+    return latest
+
+
+def _headers(pairs: list[str]) -> dict[str, bytes] | None:
+    """Return the headers of `--header` options. Raises UsageError."""
+    found = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not name:
+            raise UsageError(f"--header {pair!r} is no NAME=VALUE", fix="--header source=import")
+        found[name] = value.encode()
+    return found or None
+
+
+def _send(
+    producer: Producer,
+    event: Any,
+    value: object,
+    key: str | None,
+    headers: dict[str, bytes] | None,
+) -> bool:
+    """Send an event of these JSON values, or a tombstone for null. Raises UsageError."""
+    if value is not None:
+        own_key = None if key is None else key.encode()
+        return producer.send(event(value), key=own_key, headers=headers)
+    if key is None:
+        raise UsageError("a tombstone deletes a key", fix="name it with --key")
+    return producer.delete(event, key, headers=headers)

@@ -1,4 +1,5 @@
-"""`headworks schema`: the gate (check, lint, diff) and subjects (register, list, show).
+"""`headworks schema`: the gate (check, lint, diff) and subjects (register, adopt, list,
+show).
 
 `ci` and `headworks` do the work; this module only reads arguments and prints.
 """
@@ -17,7 +18,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headworks._cli.options import RegistryOption
-from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
+from headworks._cli.output import (
+    Format,
+    FormatOption,
+    print_json,
+    print_rows,
+    print_status,
+    print_table,
+)
 from headworks._settings import FILE_NAME, resolve
 from headworks.errors import FindingsError, UsageError
 
@@ -26,8 +34,6 @@ if TYPE_CHECKING:
     from headworks._ci.verdict import Verdict
     from headworks.registry_client import RegistryClient, SubjectVersion
     from headworks.schema import Schema
-
-__all__ = ["schema_app"]
 
 schema_app = typer.Typer(
     no_args_is_help=True,
@@ -145,6 +151,10 @@ def register(
     everything: Annotated[
         bool, typer.Option("--all", help="register every schema of the folder")
     ] = False,
+    bundled: Annotated[
+        bool,
+        typer.Option("--bundled", help="register the schemas that Headworks itself needs"),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="ask the registry, and write nothing")
     ] = False,
@@ -152,10 +162,16 @@ def register(
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Register schemas with their level and policy from governance.toml. Exit 1 if refused."""
+    from headworks import _bundled_schemas
     from headworks._ci.deploy import register as run_register
 
-    path = Path(resolve("schemas", schemas))
-    if path.is_dir() and not everything:
+    if bundled and schemas is not None:
+        raise UsageError(
+            f"--bundled registers other schemas than {schemas}", fix="run the command twice"
+        )
+    own = _bundled_schemas.folder() / "headworks"
+    path = own if bundled else Path(resolve("schemas", schemas))
+    if path.is_dir() and not (everything or bundled):
         raise UsageError(
             f"{path} is a folder", fix="give --all to register every schema in it, or name a file"
         )
@@ -185,6 +201,23 @@ def register(
         )
 
 
+@schema_app.command()
+def adopt(
+    schemas: SchemasArgument = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="show the subjects, and write nothing")
+    ] = False,
+    registry: RegistryOption = None,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Map the files of a catalog to the subjects that a registry has. Edits governance.toml."""
+    from headworks._ci.adoption import adopt as run_adopt
+
+    found = run_adopt(Path(resolve("schemas", schemas)), _client(registry), dry_run=dry_run)
+    header = ("file", "subject", "result")
+    print_rows(header, [(one.file, one.subject or "", one.result) for one in found], form)
+
+
 @schema_app.command("list")
 def list_subjects(registry: RegistryOption = None, form: FormatOption = Format.TEXT) -> None:
     """List the subjects of the registry with their versions, level, and policy."""
@@ -197,10 +230,7 @@ def list_subjects(registry: RegistryOption = None, form: FormatOption = Format.T
         held = client.compatibility(subject)
         rows.append((subject, len(numbers), max(numbers), str(held.level), str(held.policy)))
     header = ("subject", "versions", "latest", "compatibility", "policy")
-    if form is Format.JSON:
-        print_json([dict(zip(header, row, strict=True)) for row in rows])
-    else:
-        print_table(header, rows)
+    print_rows(header, rows, form)
 
 
 @schema_app.command()

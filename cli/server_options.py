@@ -20,16 +20,6 @@ if TYPE_CHECKING:
 
     from headworks._server.security.http.options import SecurityOptions
 
-__all__ = [
-    "AccessOptions",
-    "Anonymous",
-    "HttpAccessOptions",
-    "LogOptions",
-    "host_and_port",
-    "make_data_dir",
-    "print_ready",
-]
-
 
 class Anonymous(StrEnum):
     """The permissions of a client without authentication."""
@@ -121,11 +111,17 @@ class HttpAccessOptions(AccessOptions):
     anonymous: Annotated[Anonymous, typer.Option(help="allow this without authentication")] = (
         Anonymous.NONE
     )
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(help="answer under this host name too; repeat for more (setting host_names)"),
+    ] = None
 
     def security(self) -> SecurityOptions:
         """Return the security options, with the files that the settings name."""
         from headworks._server.security.http.options import SecurityOptions
+        from headworks._server.security.http.web_pages import read_host_names
 
+        names = ",".join(self.host_name) if self.host_name else None
         return SecurityOptions(
             users=self.users_file,
             access=self.access_file,
@@ -137,6 +133,7 @@ class HttpAccessOptions(AccessOptions):
             jwt_groups=self.jwt_groups,
             anonymous_reads=self.anonymous is Anonymous.READ,
             insecure=self.insecure,
+            host_names=read_host_names(resolve_optional("host_names", names) or ""),
         )
 
     def tls(self) -> ssl.SSLContext | None:

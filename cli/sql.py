@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headworks._cli.options import DatabaseOption, DataDirOption
+from headworks._cli.options import DatabaseOption, DataDirOption, WarehouseOption
 from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
+from headworks._cli.progress_lines import ProgressLines
 from headworks._cli.warehouse_options import warehouse_folder
 from headworks._settings import resolve, resolve_optional
 
 if TYPE_CHECKING:
+    from hadoop_loader._config import WarehouseConfig
     from hadoop_loader._spark.sql import QueryResult
-
-__all__ = ["sql"]
 
 
 def sql(
@@ -25,10 +25,19 @@ def sql(
         typer.Option(help="HOST:PORT of a HiveServer2 (setting hive; default: start one)"),
     ] = None,
     data_dir: DataDirOption = None,
+    warehouse: WarehouseOption = None,
     database: DatabaseOption = None,
+    master: Annotated[
+        str | None, typer.Option(help="where Spark runs, without --hive (setting spark_master)")
+    ] = None,
+    metastore: Annotated[
+        str | None,
+        typer.Option(help="metastore at thrift://HOST:PORT, without --hive (setting metastore)"),
+    ] = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Query the Hive tables. Without --hive, starting a server takes about 15 seconds."""
+    from hadoop_loader._config import WarehouseConfig
     from hadoop_loader._spark.sql import query
 
     name = resolve("database", database)
@@ -36,7 +45,16 @@ def sql(
     if address is not None:
         rows = query(address, statement, database=name)
     else:
-        rows = _with_own_server(statement, name, data_dir)
+        config = WarehouseConfig(
+            data_dir=Path(resolve("data_dir", data_dir)),
+            bootstrap="",
+            registry="",
+            database=name,
+            master=resolve("spark_master", master),
+            metastore_uri=resolve_optional("metastore", metastore),
+            warehouse=warehouse_folder(data_dir, warehouse),
+        )
+        rows = _with_own_server(statement, config)
     if format is Format.JSON:
         print_json([dict(zip(rows.names, row, strict=True)) for row in rows.rows])
     elif rows.names:
@@ -44,33 +62,24 @@ def sql(
         print_status(f"{len(rows.rows):,} rows")
 
 
-def _with_own_server(statement: str, database: str, data_dir: str | None) -> QueryResult:
-    from hadoop_loader._config import WarehouseConfig
+def _with_own_server(statement: str, config: WarehouseConfig) -> QueryResult:
     from hadoop_loader._spark.hiveserver2 import serve
     from hadoop_loader._spark.session import prepare_class_archive, start_session, stop_session
     from hadoop_loader._spark.sql import query
     from headworks.errors import UsageError
 
-    folder = Path(resolve("data_dir", data_dir))
-    config = WarehouseConfig(
-        data_dir=folder,
-        bootstrap="",
-        registry="",
-        database=database,
-        master=resolve("spark_master"),
-        metastore_uri=resolve_optional("metastore"),
-        warehouse=warehouse_folder(data_dir, None),
-    )
     if config.metastore_uri is None and not config.metastore.is_dir():
         raise UsageError(
-            f"there is no metastore in {folder}",
+            f"there is no metastore in {config.data_dir}",
             fix="load something first (`headworks load run`), or give --data-dir or --hive",
         )
-    spark = start_session(config)
-    try:
-        host, port = serve(spark, "127.0.0.1", 0)
-        rows = query(f"{host}:{port}", statement, database=database)
-    finally:
-        stop_session(spark)
+    with ProgressLines("starting Spark") as lines:
+        spark = start_session(config)
+        try:
+            host, port = serve(spark, "127.0.0.1", 0)
+            lines.show("querying")
+            rows = query(f"{host}:{port}", statement, database=config.database)
+        finally:
+            stop_session(spark)
     prepare_class_archive()
     return rows

@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 
 from headworks.errors import UsageError
 
-__all__ = ["format_instant", "parse_duration_ms", "parse_instant"]
-
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,22 +13,23 @@ from headworks._cli.broker_address import (
     admin_client,
     bootstrap_servers,
     cluster_metadata,
+    missing_topic_error,
     topics_metadata,
 )
-from headworks._cli.options import BootstrapOption
+from headworks._cli.options import BootstrapOption, RegistryOption
 from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
-from headworks.errors import RefusedError, UnreachableError, UsageError
+from headworks._settings import resolve
+from headworks.errors import FindingsError, RefusedError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer
-
-__all__ = ["topic_app"]
+    from headworks._kafka.clients import KafkaConsumer
 
 topic_app = typer.Typer(no_args_is_help=True, help="List, create, and delete topics.")
 _TIMEOUT_SECONDS = 10.0
 _CHANGE_TIMEOUT_SECONDS = 30.0
 _OFFSETS_TIMEOUT_SECONDS = 5.0
 _RETRY_SECONDS = 0.1
+_DAMAGE_CONFIG = "headworks.damage"  # a read-only config of each of our brokers, one line a damage
 Name = Annotated[str, typer.Argument(help="the topic")]
 
 
@@ -53,11 +55,17 @@ def create(
         list[str] | None,
         typer.Option(help="topic setting NAME=VALUE, such as cleanup.policy=compact; repeatable"),
     ] = None,
+    require_subject: Annotated[
+        bool, typer.Option(help="refuse to create it unless TOPIC-value is registered")
+    ] = False,
     bootstrap: BootstrapOption = None,
+    registry: RegistryOption = None,
 ) -> None:
     """Create a topic with the brokers' default number of replicas."""
     from confluent_kafka.cimpl import NewTopic
 
+    if require_subject:
+        _require_subject(resolve("registry", registry), f"{topic}-value")
     configs = dict(map(_config_pair, config or ()))
     address = bootstrap_servers(bootstrap)
     topics_metadata(address)  # raises soon if no broker answers
@@ -67,6 +75,17 @@ def create(
     print_status(f"created {topic} with {partitions} partitions")
 
 
+def _require_subject(url: str, subject: str) -> None:
+    from headworks.registry_client import RegistryClient
+
+    if not RegistryClient(url).versions(subject):
+        raise FindingsError(
+            f"the registry at {url} has no subject {subject}",
+            fix="register the schema first (`headworks schema register`), or leave out"
+            " --require-subject",
+        )
+
+
 @topic_app.command()
 def describe(
     topic: Name, bootstrap: BootstrapOption = None, format: FormatOption = Format.TEXT
@@ -74,18 +93,17 @@ def describe(
     """Show a topic's partitions: the broker, the first and next offset, and the messages.
 
     A partition is `away` if its broker does not answer. It is `refused` if its broker runs but
-    does not serve it; the broker's log says why.
+    does not serve it. Damage that the brokers have found is listed, if you may ask them for it.
     """
-    from confluent_kafka import Consumer
-
     from headworks._kafka.client_properties import client_properties
+    from headworks._kafka.clients import KafkaConsumer
 
     address = bootstrap_servers(bootstrap)
     cluster = cluster_metadata(address)
     found = cluster.topics
     if topic not in found:
-        raise UsageError(f"there is no topic {topic!r}", fix="see `headworks topic list`")
-    consumer = Consumer({**client_properties(address), "group.id": "headworks-describe"})
+        raise missing_topic_error(topic, found)
+    consumer = KafkaConsumer({**client_properties(address), "group.id": "headworks-describe"})
     try:
         rows: list[tuple[int | None, ...]] = []
         refused: dict[int, int] = {}
@@ -102,14 +120,17 @@ def describe(
     finally:
         consumer.close()
     header = ("partition", "broker", "first_offset", "next_offset", "messages")
+    damage = _damage(address, topic, sorted(cluster.brokers))
     if format is Format.JSON:
         rows_as_json = [dict(zip(header, row, strict=True)) for row in rows]
-        print_json({"topic": topic, "partitions": rows_as_json})
+        print_json({"topic": topic, "partitions": rows_as_json, "damage": damage})
     else:
         shown = [("refused" if row[0] in refused else "away", row) for row in rows]
         print_table(header, [[word if v is None else v for v in row] for word, row in shown])
     for partition, broker in refused.items():
         print_status(f"broker {broker} does not serve {topic}[{partition}]: its log says why")
+    for line in damage:
+        print_status(f"damaged: {line}")
 
 
 @topic_app.command()
@@ -128,7 +149,29 @@ def delete(
     print_status(f"deleted {topic}")
 
 
-def _offset_bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int] | None:
+def _damage(address: str, topic: str, brokers: list[int]) -> list[str]:
+    """Return the damage in a topic as its brokers report it; nothing from foreign brokers."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
+
+    admin = admin_client(address)
+    lines: list[str] = []
+    own = re.compile(rf"{re.escape(topic)}-\d+(:| is refused:)")
+    for broker in brokers:
+        asked = admin.describe_configs([ConfigResource(ResourceType.BROKER, str(broker))])
+        try:
+            [configs] = [future.result(_TIMEOUT_SECONDS) for future in asked.values()]
+        except (KafkaException, TimeoutError) as error:
+            reason = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
+            print_status(f"broker {broker} does not tell whether anything is damaged: {reason}")
+            continue
+        known = configs.get(_DAMAGE_CONFIG)
+        if known is not None and known.value:
+            lines += [line for line in known.value.splitlines() if own.match(line)]
+    return lines
+
+
+def _offset_bounds(consumer: KafkaConsumer, topic: str, partition: int) -> tuple[int, int] | None:
     """Return the first and next offset of a partition, or None if its leader does not answer.
 
     The leader that the metadata names may have died, or may not know the topic yet.

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,14 +15,14 @@ import typer
 
 from headworks._cli.output import Format, FormatOption, print_json, print_status
 from headworks._cli.server_options import host_and_port
+from headworks._cli.stack.metrics_addresses import MetricsAddresses
 from headworks._server.child_process import Service
-from headworks._settings import resolve, resolve_optional
+from headworks._server.security.exposure import parse_listen
+from headworks._settings import SETTINGS, resolve, resolve_optional
 from headworks.errors import UnreachableError
 
 if TYPE_CHECKING:
     from headworks._cli.stack.stack import RunningStack
-
-__all__ = ["up"]
 
 
 def up(
@@ -45,9 +46,53 @@ def up(
     console: Annotated[
         str | None, typer.Option(help="let the console listen on this HOST:PORT (setting console)")
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="serve all Prometheus metrics: the broker's on this HOST:PORT, the audit's on the"
+            " next port; none: no metrics (default: 127.0.0.1:9400; free ports if the broker does"
+            " not listen on its default port)"
+        ),
+    ] = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Run broker, registry, console, and audit on this machine until Ctrl-C."""
+    at_broker = resolve("bootstrap", broker)
+    at_registry = registry or host_and_port(resolve("registry"))
+    at_console = console or host_and_port(resolve("console"))
+    parse_listen(at_broker, "--broker")
+    parse_listen(at_registry, "--registry")
+    parse_listen(at_console, "--console")
+    places = _Places(
+        folder=Path(resolve("data_dir", data_dir)),
+        broker=at_broker,
+        registry=at_registry,
+        console=at_console,
+        zookeeper=resolve_optional("zookeeper", zookeeper) or None,
+        store=resolve_optional("audit_store"),
+        pages=MetricsAddresses.of(metrics, fixed=at_broker == SETTINGS["bootstrap"].default),
+    )
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    _run(places, stop, format)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the servers listen, and where they keep their data."""
+
+    folder: Path
+    broker: str
+    registry: str
+    console: str
+    zookeeper: str | None
+    store: str | None  # of the audit; None: in the folder
+    pages: MetricsAddresses
+
+
+def _run(places: _Places, stop: threading.Event, format: Format) -> None:
+    """Start the servers, print their addresses, and wait for `stop`."""
     from headworks._cli.stack.stack import (
         running_audit,
         running_console,
@@ -55,52 +100,66 @@ def up(
         starting_in_background,
     )
 
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    folder = Path(resolve("data_dir", data_dir))
-    at_registry = registry or host_and_port(resolve("registry"))
-    at_console = console or host_and_port(resolve("console"))
-    at_broker, store = resolve("bootstrap", broker), resolve_optional("audit_store")
-    console_at = partial(running_console, folder, listen=at_console, store=store)
+    folder, store, pages = places.folder, places.store, places.pages
+    console_at = partial(running_console, folder, listen=places.console, store=store)
     with ExitStack() as running:
         early = None
-        if not any(one.endswith(":0") for one in (at_broker, at_registry)):
+        if not any(one.endswith(":0") for one in (places.broker, places.registry)):
             # The console shows what is still starting, so it is started first.
-            starting = console_at(broker=at_broker, registry=f"http://{at_registry}")
+            starting = console_at(broker=places.broker, registry=f"http://{places.registry}")
             early = running.enter_context(starting_in_background(starting))
         stack = running.enter_context(
             running_stack(
                 folder,
-                broker=at_broker,
-                registry=at_registry,
-                zookeeper=resolve_optional("zookeeper", zookeeper) or None,
+                broker=places.broker,
+                registry=places.registry,
+                zookeeper=places.zookeeper,
+                metrics=pages.broker,
             )
         )
-        at = {"broker": stack.broker.address, "registry": stack.registry.url}
-        shown = running.enter_context(console_at(**at)) if early is None else early()
-        audit = running.enter_context(running_audit(folder, **at, store=store))
-        _print_addresses(stack, shown.url, audit.url, format)
-        _wait(stop, [stack.broker, stack.registry, shown, audit])
+        broker, registry = stack.broker.address, stack.registry.url
+        if early is None:
+            console = running.enter_context(console_at(broker=broker, registry=registry))
+        else:
+            console = early()
+        audit = running.enter_context(
+            running_audit(
+                folder, broker=broker, registry=registry, store=store, metrics=pages.audit
+            )
+        )
+        _print_addresses(stack, console.url, pages, format)
+        _wait(stop, [stack.broker, stack.registry, console, audit])
         print_status("stopping")
 
 
-def _print_addresses(stack: RunningStack, console: str, audit: str, format: Format) -> None:
+def _print_addresses(
+    stack: RunningStack, console: str, pages: MetricsAddresses, format: Format
+) -> None:
     folder = stack.data_dir
-    at = {"broker": stack.broker.address, "registry": stack.registry.url, "console": console}
-    if format is Format.JSON:
-        addresses = {**at, "audit": audit}
-        if stack.zookeeper is not None:
-            addresses["zookeeper"] = stack.zookeeper
-        print_json({"service": "stack", **addresses, "data_dir": str(folder)})
-        return
-    lines = {**at, "audit": f"{audit}/metrics"}
+    metrics = {**pages.urls, "registry": f"{stack.registry.url}/metrics"}
+    at = {"console": console, "broker": stack.broker.address, "registry": stack.registry.url}
     if stack.zookeeper is not None:
-        lines["zookeeper"] = stack.zookeeper
-    lines["data"] = f"{folder}  (logs in {folder / 'logs'})"
-    lines["try"] = "headworks schema register schemas   (Ctrl-C stops everything)"
-    for name, text in lines.items():
-        print_status(f"{name:<9} {text}")
+        at["zookeeper"] = stack.zookeeper
+    if format is Format.JSON:
+        audit = (pages.urls.get("audit") or "").removesuffix("/metrics")
+        print_json(
+            {"service": "stack", **at, "audit": audit, "metrics": metrics, "data_dir": str(folder)}
+        )
+        return
+    lines = {
+        **at,
+        "metrics": ", ".join(f"{url} ({name})" for name, url in metrics.items()),
+        "data": f"{folder}  (logs in {folder / 'logs'})",
+        "try": f"headworks topic list{_option(stack)}",
+        "stop": "Ctrl-C stops everything",
+    }
+    print_status("\n".join(f"{name:<9} {text}" for name, text in lines.items()))
+
+
+def _option(stack: RunningStack) -> str:
+    """Return the option that a command in another folder needs to find this broker."""
+    address = stack.broker.address
+    return "" if address == SETTINGS["bootstrap"].default else f" --bootstrap {address}"
 
 
 def _wait(stop: threading.Event, services: Sequence[Service]) -> None:

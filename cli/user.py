@@ -15,8 +15,6 @@ from headworks.errors import UsageError
 if TYPE_CHECKING:
     from headworks._server.security.users import Secret
 
-__all__ = ["user_app"]
-
 user_app = typer.Typer(no_args_is_help=True, help="Edit the users of the servers.")
 File = Annotated[str | None, typer.Option("--users", help="file of users (setting users)")]
 Name = Annotated[str, typer.Argument(help="the user")]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,12 +21,11 @@ from headworks._cli.options import (
     WarehouseOption,
 )
 from headworks._cli.output import Format, print_json, print_status, print_table
+from headworks._cli.progress_lines import ProgressLines
 from headworks._settings import resolve, resolve_optional
 
 if TYPE_CHECKING:
     from hadoop_loader import LoadReport, Policy, Warehouse, WarehouseConfig
-
-__all__ = ["WarehouseOptions", "open_warehouse", "phases", "print_report", "warehouse_folder"]
 
 _PHASES = {"read": "reading", "apply": "moving into tables", "compact": "compacting files"}
 
@@ -92,14 +92,17 @@ def open_warehouse(config: WarehouseConfig) -> Warehouse:
     RegistryClient(config.registry).subjects()
     if sys.stderr.isatty():
         print_status("[start] starting Spark ...")
-    return Warehouse.open(config)
+        return Warehouse.open(config)
+    with ProgressLines("starting Spark"):
+        return Warehouse.open(config)
 
 
 @contextmanager
-def phases() -> Iterator[Callable[[str, float | None], None] | None]:
-    """Show the phases of a run as progress bars, on a terminal only."""
+def phases() -> Iterator[Callable[[str, float | None], None]]:
+    """Show the phases of a run as progress bars on a terminal, and elsewhere as lines."""
     if not sys.stderr.isatty():
-        yield None
+        with ProgressLines("working") as lines:
+            yield lambda phase, share: lines.show(_progress_text(phase, share))
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -119,17 +122,27 @@ def phases() -> Iterator[Callable[[str, float | None], None] | None]:
         yield show
 
 
+def _progress_text(phase: str, share: float | None) -> str:
+    name = _PHASES.get(phase, phase)
+    return name if share is None else f"{name}, {share:.0%} done"
+
+
+_REPORT_COLUMNS = {
+    "topic": "topic",
+    "table": "table",
+    "version": "schema_version",
+    **{name: name for name in ("rows", "files", "quarantined", "lost", "damaged")},
+}
+
+
 def print_report(report: LoadReport, form: Format) -> None:
     """Print what a load, rewind, requeue, or rebuild did."""
     if form is Format.JSON:
         print_json(report.as_dict())
     elif report.topics:
         print_table(
-            ["topic", "table", "version", "rows", "files", "quarantined", "lost"],
-            [
-                [t.topic, t.table, t.schema_version, t.rows, t.files, t.quarantined, t.lost]
-                for t in report.topics
-            ],
+            [*_REPORT_COLUMNS],
+            [list(attrgetter(*_REPORT_COLUMNS.values())(t)) for t in report.topics],
         )
     seconds = ", ".join(f"{phase} {s:.1f}" for phase, s in report.seconds.items())
     if report.committed:
@@ -141,13 +154,17 @@ def print_report(report: LoadReport, form: Format) -> None:
         print_status(f"nothing to do since load {report.number}; seconds: {seconds}")
     if report.compacted is not None:
         print_status(f"compacted {report.compacted}; seconds: {report.compacted.seconds:.1f}")
+    if report.removed is not None:
+        print_status(f"retention removed {report.removed}")
     for topic in report.ungoverned:
         print_status(
             f"topic {topic} has no schema and is not loaded: register one as {topic}-value"
         )
     for refusal in report.refused:
         print_status(f"topic {refusal.topic} was not loaded: {refusal.reason}")
-    for one in report.leaderless:
+    for refusal in report.acknowledged:
+        print_status(f"topic {refusal.topic} is not loaded, as acknowledged: {refusal.reason}")
+    for one in (*report.leaderless, *report.damaged):
         print_status(f"topic {one.topic} was loaded in part: {one.reason}")
     if report.unmarked is not None:
         print_status(f"the completeness marks were not updated: {report.unmarked}")

@@ -20,8 +20,6 @@ from typing import Any
 from headworks.schema import Array, MapType, Record, Schema, Union
 from headworks.schema._model import Json
 
-__all__ = ["MASK", "Paths", "masked", "sensitive_paths"]
-
 MASK = "•••"
 ITEM, ENTRY = "[]", "{}"
 Paths = frozenset[tuple[str, ...]]

@@ -1,12 +1,19 @@
 """The consumer SDK: an iterator over messages, decoded to generated classes.
 
-Only this module is public. Behind it:
+Public: this module and `testing`. Behind it:
 
 - `_consumer`: the iterating member of a group. `_message`: the messages that it yields.
-- `_membership`: the interface of both kinds of group, and groups that a broker balances.
+- `_membership`: the interface of both kinds of group. `_broker_membership`: groups that a broker
+  balances. `_background_poll`, `_application_thread`: polling while the application is busy.
+- `_fetch_buffer`: messages that were fetched. `_error_events`: events in the place of messages.
+- `_handlers`: functions that handle events, and their retries.
+- `_arguments`: the checks of its arguments.
 - `_group_config`: the settings of a member. `_zookeeper_group`: groups without a coordinator.
-- `_decode`, `_generated_decoder`, `_conversions`, `_default_values`: message values to events.
+- `_topic_decoders`, `_decode`, `_generated_decoder`, `_conversions`, `_default_values`: message
+  values to events. `_options`: the options of a consumer for type checkers.
 - `_offsets`: ends, times, and offsets to start at or to rewind to.
+- `_reachability`: brokers that do not answer, and closing without them.
+- `_damage`: record batches with a wrong CRC.
 - `_poison`: messages that cannot be decoded, and the dead-letter topic.
 - `_audit_tier`: the group as a tier of the audit. `_jsonable`: decoded values as JSON.
 
@@ -17,15 +24,21 @@ and never loses one.
 
 from consumer_sdk._consumer import Consumer
 from consumer_sdk._decode import DecodeError, Decoder
-from consumer_sdk._message import Message, Partition
+from consumer_sdk._handlers import Consumers, Retry
+from consumer_sdk._message import Deleted, Message, Partition
 from consumer_sdk._poison import OnPoison, PoisonMessageError
+from headworks._kafka.damaged_batch import DamagedBatchError
 
 __all__ = [
     "Consumer",
+    "Consumers",
+    "DamagedBatchError",
     "DecodeError",
     "Decoder",
+    "Deleted",
     "Message",
     "OnPoison",
     "Partition",
     "PoisonMessageError",
+    "Retry",
 ]

@@ -18,8 +18,6 @@ from headworks._audit_counting.outcomes import CONSUMED, SKIPPED
 from headworks._audit_counting.publishing import AuditPublisher
 from headworks.registry_client._schema_ids import EventSchemaIds
 
-__all__ = ["AuditTier"]
-
 
 class AuditTier:
     """Counts for `group`, and publishes every `every` seconds and when it is closed."""
@@ -34,6 +32,7 @@ class AuditTier:
         *,
         every: float,
     ) -> None:
+        self._last_windows: dict[str, int] = {}  # the window of the last message, by topic
         self._publisher = AuditPublisher(
             client,
             EventSchemaIds(registry, state_dir),
@@ -48,9 +47,18 @@ class AuditTier:
         topic = message.topic()
         if topic is None or topic == AUDIT_TOPIC:
             return
-        window = window_of(message.timestamp()[1])
+        window = self._last_windows[topic] = window_of(message.timestamp()[1])
         size = len(message.value() or b"")
         self._publisher.counters.count(topic, window, size, SKIPPED if skipped else CONSUMED)
+
+    def damaged(self, topic: str, messages: int) -> None:
+        """Count messages that were skipped with their damaged batch.
+
+        Their times are unknown: they count in the window of the topic's last message before them.
+        """
+        if messages and topic != AUDIT_TOPIC:
+            window = self._last_windows.get(topic, 0)
+            self._publisher.counters.count(topic, window, 0, SKIPPED, messages)
 
     def close(self) -> None:
         """Publish the rest within a few seconds; the next process publishes what is left then."""

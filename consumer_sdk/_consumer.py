@@ -6,6 +6,7 @@ Rules:
   processed messages are committed, so a crash repeats the last ones and loses none.
 - A message that cannot be decoded is never silently dropped. `on_poison` stops the consumer (the
   default), skips and counts the message, or writes it to a dead-letter topic.
+- A damaged record batch is never skipped unless `skip_damaged` says so, and then only that batch.
 - The consumer commits every `commit_every` seconds, when it loses partitions, and when it closes.
   If `commit_every` is None, only `commit` commits.
 - One thread uses a consumer at a time. Any thread may call `stop`.
@@ -19,41 +20,44 @@ import signal
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from copy import copy
-from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException
 
+from consumer_sdk._arguments import check_member, check_sources
 from consumer_sdk._audit_tier import AuditTier
-from consumer_sdk._decode import DecodeError, Decoder
+from consumer_sdk._decode import DecodeError
+from consumer_sdk._error_events import ErrorEvents
+from consumer_sdk._fetch_buffer import FetchLimits
 from consumer_sdk._group_config import GroupConfig
 from consumer_sdk._membership import Membership, OnPartitions, Start
-from consumer_sdk._message import Message, Partition
+from consumer_sdk._message import Deleted, Message, Partition
 from consumer_sdk._offsets import SeekTarget, offsets_of
-from consumer_sdk._poison import OnPoison, PoisonMessageError
+from consumer_sdk._options import ConsumerOptions
+from consumer_sdk._poison import OnPoison, stopped_at
+from consumer_sdk._reachability import BrokerReachability
+from consumer_sdk._topic_decoders import TopicDecoders
 from consumer_sdk._zookeeper_group import ZooKeeperMember, ZooKeeperStream
-from headworks._kafka.bootstrap import Brokers
+from headworks._choice import choice
+from headworks._kafka.bootstrap import BootstrapServers
 from headworks._settings import resolve
 from headworks._wire import FramingError
-from headworks.codec._event import EventType, event_type
-from headworks.errors import HeadworksError, UnreachableError, UsageError
+from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client import RegistryClient
 
-__all__ = ["Consumer"]
-
 T = TypeVar("T")
-_UNREACHABLE_ERRORS = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}
+U = TypeVar("U")
 _POLL_SECONDS = 0.5
+_CLOSE_SECONDS = 10.0
 
 
 class Consumer(Generic[T]):
     """Iterates over the messages of topics as a member of `group`; also by `async for`.
 
     Give one of `events`, `topics`, and `matching`. `events` are generated classes: the consumer
-    reads their topics and returns instances of them. `topics` are names. `matching` is a regular
+    reads their topics and returns instances of them. With `tombstones`, a message without a value
+    is a `Deleted`. `topics` are names. `matching` is a regular
     expression for whole names, without those that `excluding` matches; topics created later are
     included. With `topics` or `matching`, events are dicts in the schema they were written with.
 
@@ -63,14 +67,51 @@ class Consumer(Generic[T]):
 
     `start` is where a group begins that has committed nothing: "earliest", "latest", or a time.
     `on_assigned` and `on_revoked` receive the partitions that this member gains and loses.
+    `unreachable_after` is how long the consumer waits while no broker answers; None: for ever.
     Processed messages are committed after `on_revoked` returns. `dead_letter_topic` defaults to
-    TOPIC.dead-letter. With `audit`, the group is tier consumer:GROUP of the audit, and
-    `application` names this program there.
+    TOPIC.dead-letter. `max_poll_records` is how many messages are fetched ahead. With
+    `skip_damaged`, the consumer skips record batches whose CRC is wrong, and counts their offsets.
+    With `audit`, the group is tier consumer:GROUP of the audit, and `application` names this
+    program there.
     """
 
+    skipped = 0  # messages that were skipped or written to a dead-letter topic
+    skipped_damaged = 0  # offsets of damaged record batches that were skipped
+    _last: confluent_kafka.Message | None = None  # given out, not marked as processed yet
+    _closed = _stopping = False
+    _is_first = True  # whether closing this stream closes what its siblings share
+
+    @overload
+    def __init__(
+        self: Consumer[U | Deleted[U]],
+        events: Sequence[type[U]],
+        *,
+        group: str,
+        tombstones: Literal[True],
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[dict[str, Any]],
+        *,
+        group: str,
+        topics: Sequence[str] = ...,
+        matching: str | None = ...,
+        tombstones: bool = ...,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
-        events: Sequence[type[T]] = (),
+        events: Sequence[type[T]],
+        *,
+        group: str,
+        tombstones: bool = ...,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        events: Sequence[type[Any]] = (),
         *,
         group: str,
         topics: Sequence[str] = (),
@@ -82,50 +123,52 @@ class Consumer(Generic[T]):
         registry: str | None = None,
         start: Start = "earliest",
         on_poison: OnPoison = OnPoison.STOP,
+        tombstones: bool = False,
         dead_letter_topic: str | None = None,
+        skip_damaged: bool = False,
+        max_poll_records: int = 500,
         commit_every: float | None = 5.0,
+        unreachable_after: float | None = 60.0,
         on_assigned: OnPartitions | None = None,
         on_revoked: OnPartitions | None = None,
         audit: bool = False,
         application: str | None = None,
         audit_every: float = 10.0,
-        state_dir: Path | None = None,
+        state_dir: Path | str | None = None,
         config: dict[str, Any] | None = None,
     ) -> None:
-        _check_arguments(events, topics, matching, start)
-        self.skipped = 0  # messages that were skipped or written to a dead-letter topic
-        self._brokers = Brokers(bootstrap, zookeeper)
+        check_sources(events, topics, matching)
+        check_member(group, membership, start, application, max_poll_records)
+        self._brokers = BootstrapServers(bootstrap, zookeeper)
         registry_url = resolve("registry", registry)
-        self._registry = RegistryClient(registry_url)
-        types: list[EventType[Any]] = [event_type(cls) for cls in events]
-        self._decoders = {k.topic: Decoder(self._registry, k.topic, k) for k in types}
-        self._on_poison = on_poison
+        self._decoders = TopicDecoders(RegistryClient(registry_url), events, tombstones=tombstones)
+        self._on_poison = choice(OnPoison, on_poison, "on_poison")
         self._explicit_commits = commit_every is None  # whether only `commit` commits
-        self._last: confluent_kafka.Message | None = None  # given out, not marked as processed yet
-        self._closed = self._stopping = False
-        client = self._brokers.client()
+        self._watch = BrokerReachability(self._brokers.address, config or {}, unreachable_after)
         self._group_config = GroupConfig(
             group=group,
-            client=client,
-            topics=[k.topic for k in types] or list(topics),
+            client=self._brokers.client(),
+            topics=self._decoders.topics or list(topics),
             matching=matching,
             excluding=excluding,
             start=start,
+            limits=FetchLimits(max_poll_records),
             commit_every=commit_every,
             dead_letter_topic=dead_letter_topic,
             on_assigned=on_assigned,
             on_revoked=on_revoked,
-            config=config or {},
+            config=self._watch.config,
         )
         self._membership: Membership = self._join(membership, zookeeper)
         self._dead_letters = self._group_config.dead_letter_writer()
-        self._is_first = True  # whether closing this stream closes what its siblings share
         self._audit_tier: AuditTier | None = None
         if audit:
-            state = state_dir or _default_state_dir()
-            self._audit_tier = AuditTier(
-                client, registry_url, group, application or group, state, every=audit_every
-            )
+            names, state = (group, application or group), Path(state_dir or _default_state_dir())
+            brokers = self._group_config.client
+            self._audit_tier = AuditTier(brokers, registry_url, *names, state, every=audit_every)
+        self._error_events = ErrorEvents(
+            *(self._brokers, self._watch, self._group_config.reader, self._audit_tier, skip_damaged)
+        )
 
     def __iter__(self) -> Iterator[Message[T]]:
         """Yield messages until `stop` or `close`."""
@@ -145,7 +188,8 @@ class Consumer(Generic[T]):
         """Return the next message, or None if none arrives within `timeout` seconds.
 
         The previous message counts as processed. Raises PoisonMessageError under OnPoison.STOP,
-        and UnreachableError if no broker answers.
+        DamagedBatchError for a damaged record batch unless `skip_damaged` is set, and
+        UnreachableError if no broker answers.
         """
         self._mark_processed()
         while True:
@@ -196,6 +240,11 @@ class Consumer(Generic[T]):
         self.skipped += 1
         self._mark_processed(skipped=True)
 
+    def skip(self) -> None:
+        """Count the last message as skipped; it is processed."""
+        self.skipped += self._last is not None
+        self._mark_processed(skipped=True)
+
     def rewind(self, to: SeekTarget) -> None:
         """Continue from an end, a time, or offsets in the partitions of this member.
 
@@ -208,13 +257,17 @@ class Consumer(Generic[T]):
                 "no partition is assigned to this member", fix="rewind after the first poll"
             )
         self._last = None
-        offsets = offsets_of(self._membership.client, partitions, to)
+        offsets = self._membership.use(lambda client: offsets_of(client, partitions, to))
         self._membership.move(offsets, commit=not self._explicit_commits)
 
     @property
     def assignment(self) -> list[Partition]:
         """The partitions that this member reads now."""
         return self._membership.assignment
+
+    async def acommit(self) -> None:
+        """Do what `commit` does, but let the event loop run meanwhile."""
+        await asyncio.to_thread(self.commit)
 
     def commit(self) -> None:
         """Commit all messages up to the last one that was returned, and wait for the commit."""
@@ -246,30 +299,45 @@ class Consumer(Generic[T]):
         for number in signals or default:
             signal.signal(number, lambda *_: self.stop())
 
-    def close(self) -> None:
-        """Commit unless commits are explicit, and leave the group; safe to call twice."""
+    def close(self, timeout: float = _CLOSE_SECONDS) -> None:
+        """Commit unless commits are explicit, and leave the group; safe to call twice.
+
+        If no broker answers, that takes `timeout` seconds. Messages that were not committed are
+        repeated.
+        """
         if not self._closed:
             self._closed = True
             if not self._explicit_commits:
                 self._mark_processed()
-            self._membership.close()
+            self._membership.close(timeout)
             if self._is_first:
                 if self._audit_tier is not None:
                     self._audit_tier.close()
                 self._brokers.close()
 
-    def __enter__(self) -> Consumer[T]:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            self._last = None  # the message whose processing raised is not processed
+            self._drop_last()
         self.close()
+
+    async def aclose(self, timeout: float = _CLOSE_SECONDS) -> None:
+        """Do what `close` does, but let the event loop run meanwhile."""
+        await asyncio.to_thread(self.close, timeout)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._drop_last()
+        await self.aclose()
+
+    def _drop_last(self) -> None:
+        """Leave the message whose processing raised unprocessed."""
+        self._last = None
 
     def _join(self, membership: str, zookeeper: str | None) -> Membership:
         try:
@@ -282,51 +350,26 @@ class Consumer(Generic[T]):
 
     def _next(self, timeout: float) -> confluent_kafka.Message | None:
         raw = self._membership.next(timeout)
-        if raw is None:
-            return None
-        problem = raw.error()
-        if problem is None:
+        if raw is not None and raw.error() is None:
             return raw
-        if problem.code() in _UNREACHABLE_ERRORS:
-            if self._brokers.followed:
-                return None  # other brokers take their place, and ZooKeeper names them
-            raise UnreachableError(
-                f"the broker at {self._brokers.address} does not answer: {problem.str()}",
-                fix="start it with `headworks up`, or set `bootstrap`",
-            )
-        if problem.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return None  # the topic may be created later
-        raise KafkaException(problem)
+        if raw is None and not self._brokers.followed:  # else ZooKeeper names other brokers
+            self._membership.use(self._watch.check)
+        deadline = time.monotonic() + timeout
+        while raw is not None and raw.error() is not None:
+            self.skipped_damaged += self._error_events.handle(raw, self._membership)
+            raw = self._membership.next(max(0.0, deadline - time.monotonic()))
+        return raw
 
     def _decode(self, raw: confluent_kafka.Message) -> Message[T] | None:
-        topic = raw.topic() or ""
-        decoder = self._decoders.get(topic)
-        if decoder is None:
-            decoder = self._decoders[topic] = Decoder(self._registry, topic)
         try:
-            event, schema_id = decoder.decode(raw.value() or b"")
+            return self._decoders.message(raw)
         except (DecodeError, FramingError) as error:
             self._handle_poison(raw, error)
             return None
-        return Message(
-            event=event,
-            topic=topic,
-            partition=raw.partition() or 0,
-            offset=raw.offset() or 0,
-            timestamp=raw.timestamp()[1],
-            key=raw.key(),
-            headers=tuple(cast("list[tuple[str, bytes | None]]", raw.headers() or [])),
-            schema_id=schema_id,
-            schema_version=decoder.version(schema_id),
-        )
 
     def _handle_poison(self, raw: confluent_kafka.Message, error: HeadworksError) -> None:
         if self._on_poison is OnPoison.STOP:
-            raise PoisonMessageError(
-                f"{raw.topic()} partition {raw.partition()} offset {raw.offset()}: {error.message}",
-                fix="skip such messages with on_poison=OnPoison.SKIP, keep them with"
-                " OnPoison.DEAD_LETTER, or move the group on",
-            ) from error
+            raise stopped_at(raw, error) from error
         if self._on_poison is OnPoison.DEAD_LETTER:
             self._dead_letters.send(raw, error.message)
         self.skipped += 1
@@ -346,22 +389,10 @@ class Consumer(Generic[T]):
         """Return another stream of the same member, with its own copy of the per-thread state."""
         sibling = copy(self)
         sibling._membership = self._group_config.new_stream(member)
-        sibling._decoders = dict(self._decoders)
+        sibling._decoders = self._decoders.copy()
         sibling._dead_letters = self._group_config.dead_letter_writer()
         sibling._is_first = False
         return sibling
-
-
-def _check_arguments(
-    events: Sequence[type], topics: Sequence[str], matching: str | None, start: Start
-) -> None:
-    if sum(map(bool, (events, topics, matching))) != 1:
-        raise UsageError(
-            "a Consumer reads either `events`, `topics` or what is `matching`",
-            fix="give one of them",
-        )
-    if isinstance(start, datetime) and start.tzinfo is None:
-        raise UsageError("`start` has no time zone", fix="give an aware datetime, e.g. in UTC")
 
 
 def _default_state_dir() -> Path:

@@ -17,8 +17,6 @@ from uuid import UUID, SafeUUID
 from headworks._decoding.primitives import BadDatumError
 from headworks.schema import Fixed, Primitive
 
-__all__ = ["GIVEN", "expression"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCAL_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a local timestamp has no zone
 _EPOCH_DAY = date(1970, 1, 1).toordinal()

@@ -22,14 +22,13 @@ from typing import Any
 from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException
 
-from consumer_sdk._generated_decoder import DATUM_ERRORS, Decode, compiled
+from consumer_sdk._event_program import event_decoder
+from consumer_sdk._generated_decoder import DATUM_ERRORS, Decode
 from headworks._wire import HEADER_SIZE, unframe
 from headworks.codec._event import EventType
 from headworks.errors import HeadworksError, RefusedError, SchemaError
 from headworks.registry_client import RegistryClient
 from headworks.schema import parse, subject_of
-
-__all__ = ["DecodeError", "Decoder"]
 
 _NO_SCHEMA = 40403
 _BAD_DATA = (
@@ -63,7 +62,7 @@ class Decoder:
         self._compile: Callable[[str], Decode] = _to_dicts
         if event_type is not None:
             reader, types = parse(event_type.schema), event_type.types
-            self._compile = lambda text: compiled(parse(text, strict=False), reader, types)
+            self._compile = lambda text: event_decoder(parse(text, strict=False), reader, types)
 
     def decode(self, value: bytes) -> tuple[Any, int]:
         """Return the event in a message value, and the id of its writer's schema.

@@ -11,8 +11,6 @@ from headworks.schema import EnumType, Field, Fixed, Primitive, Record, Schema
 from headworks.schema._default_fold import DefaultFold
 from headworks.schema._model import Json
 
-__all__ = ["event_default"]
-
 
 def event_default(field: Field, types: Mapping[str, type]) -> Any:
     """Return the value of a field's default; `types` are the generated classes, by full name."""

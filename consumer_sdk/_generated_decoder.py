@@ -38,7 +38,7 @@ from headworks._decoding.resolution import (
 from headworks.codec._event import RecordType
 from headworks.schema import Field, Schema
 
-__all__ = ["DATUM_ERRORS", "Decode", "compiled"]
+__all__ = ["DATUM_ERRORS", "Decode", "compiled", "is_immutable"]
 
 # From (bytes, position where the datum begins) to the event; raises one of DATUM_ERRORS.
 Decode = Callable[[bytes, int], Any]
@@ -121,7 +121,7 @@ class _ObjectSource(DecoderSource[Place]):
             self.store(target, repr(value), depth)
             return
         name = self._constant(value)
-        fresh = name if _is_immutable(value) else f"{self._constant(copy.deepcopy)}({name})"
+        fresh = name if is_immutable(value) else f"{self._constant(copy.deepcopy)}({name})"
         self.store(target, fresh, depth)
 
     def record(self, action: RecordAction, target: Place, depth: int) -> None:
@@ -179,7 +179,8 @@ class _ObjectSource(DecoderSource[Place]):
         self.store(target, name, depth)
 
 
-def _is_immutable(value: Any) -> bool:
+def is_immutable(value: Any) -> bool:
+    """Return whether events may share a value."""
     if isinstance(value, (list, dict)):
         return False
     return isinstance(value, _IMMUTABLE) or not hasattr(value, "__headworks__")

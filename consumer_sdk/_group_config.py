@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from consumer_sdk._membership import BrokerMembership, OnPartitions, Start
+from consumer_sdk._broker_membership import BrokerMembership
+from consumer_sdk._fetch_buffer import FetchLimits
+from consumer_sdk._membership import OnPartitions, Start
 from consumer_sdk._poison import DeadLetterWriter
 from consumer_sdk._zookeeper_group import MemberTiming, ZooKeeperMember, ZooKeeperStream
 from consumer_sdk._zookeeper_group.subscription import subscription
 from headworks._kafka.client_properties import READ_AHEAD
 from headworks._zookeeper import MemberNode
-
-__all__ = ["GroupConfig"]
+from headworks.errors import UsageError
 
 _NEW_TOPICS_MS = 10_000
 
@@ -31,6 +32,7 @@ class GroupConfig:
     matching: str | None
     excluding: str | None
     start: Start
+    limits: FetchLimits  # of what is fetched and not returned yet
     commit_every: float | None
     dead_letter_topic: str | None
     on_assigned: OnPartitions | None
@@ -43,9 +45,17 @@ class GroupConfig:
         if self.matching is not None:
             properties.setdefault("topic.metadata.refresh.interval.ms", _NEW_TOPICS_MS)
         if self.excluding is not None:
+            if properties.get("group.protocol") == "consumer":
+                raise UsageError(
+                    "`excluding` does not work with group.protocol=consumer: the broker matches the"
+                    " topics, and knows no exceptions",
+                    fix="write `matching` so that it leaves them out, or remove group.protocol",
+                )
             properties["topic.blacklist"] = _whole(self.excluding)
         topics = [_whole(self.matching)] if self.matching is not None else list(self.topics)
-        return BrokerMembership(properties, topics, self.start, self.on_assigned, self.on_revoked)
+        return BrokerMembership(
+            properties, topics, self.limits, self.start, self.on_assigned, self.on_revoked
+        )
 
     def zookeeper_membership(self, zookeeper: str) -> ZooKeeperStream:
         """Return the first stream of a member of a decentralized group; the first poll joins it."""
@@ -65,11 +75,17 @@ class GroupConfig:
         return ZooKeeperStream(
             member,
             properties,
+            self.limits,
             self.start,
             self.on_assigned,
             self.on_revoked,
             owns_member=first,
         )
+
+    @property
+    def reader(self) -> Mapping[str, Any]:
+        """Properties of librdkafka for a client that reads as this member, outside of the group."""
+        return {**self.client, **self.config, "group.id": self.group}
 
     def dead_letter_writer(self) -> DeadLetterWriter:
         """Return a writer of this group's dead letters; it connects at the first one."""

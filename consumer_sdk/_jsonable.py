@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 from datetime import date, datetime, time
 
-__all__ = ["to_jsonable"]
-
 
 def to_jsonable(value: object) -> object:
     """Return dates and times as ISO text, bytes as base64, and other values as their text."""

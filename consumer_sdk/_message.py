@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["Headers", "Message", "Partition"]
-
 T = TypeVar("T")
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -19,11 +17,23 @@ class Partition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Deleted(Generic[T]):
+    """The event of a tombstone: a compacted topic forgets the earlier messages with this key.
+
+    `event_class` is the class whose topic this is, or `dict`.
+    """
+
+    event_class: type[T]
+    key: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
 class Message(Generic[T]):
     """An event and its position in the log; `timestamp` is milliseconds since 1970 UTC.
 
     `schema_id` is the id of the schema it was written with, `schema_version` that schema's version
-    in the topic's subject (None if it was never registered there).
+    in the topic's subject (None if it was never registered there). A tombstone has no schema: its
+    id is 0.
     """
 
     event: T

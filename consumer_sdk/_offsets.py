@@ -15,8 +15,6 @@ from confluent_kafka import KafkaException, TopicPartition
 from consumer_sdk._message import Partition
 from headworks.errors import UnreachableError, UsageError
 
-__all__ = ["SeekTarget", "offsets_of", "uncommitted"]
-
 SeekTarget = Literal["earliest", "latest"] | datetime | Mapping[Partition, int]
 _TIMEOUT_SECONDS = 15.0
 _NO_OFFSET = -1
@@ -53,8 +51,14 @@ def offsets_of(
 def uncommitted(
     client: confluent_kafka.Consumer, partitions: Sequence[Partition]
 ) -> list[Partition]:
-    """Return the partitions in which the group has no committed offset."""
+    """Return the partitions in which the group has no committed offset.
+
+    Raises KafkaException if the broker does not say so of each partition.
+    """
     found = client.committed([_kafka_partition(p) for p in partitions], _TIMEOUT_SECONDS)
+    for at in found:
+        if at.error is not None:
+            raise KafkaException(at.error)
     return [Partition(at.topic, at.partition) for at in found if at.offset < 0]
 
 

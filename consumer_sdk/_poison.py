@@ -14,9 +14,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 from headworks._kafka.clients import KafkaProducer
-from headworks.errors import CorruptError, UnreachableError
-
-__all__ = ["DeadLetterWriter", "OnPoison", "PoisonMessageError"]
+from headworks.errors import CorruptError, HeadworksError, UnreachableError
 
 _TIMEOUT_SECONDS = 30.0
 _HEADER_PREFIX = "headworks.dead-letter."
@@ -32,6 +30,17 @@ class OnPoison(StrEnum):
 
 class PoisonMessageError(CorruptError):
     """A message that cannot be decoded, under OnPoison.STOP; names topic, partition and offset."""
+
+
+def stopped_at(message: confluent_kafka.Message, error: HeadworksError) -> PoisonMessageError:
+    """Return the error of a consumer that stops at a message that cannot be decoded."""
+    return PoisonMessageError(
+        f"{message.topic()} partition {message.partition()} offset {message.offset()}:"
+        f" {error.message}",
+        fix=error.fix
+        or "skip such messages with on_poison=OnPoison.SKIP, keep them with"
+        " OnPoison.DEAD_LETTER, or move the group on",
+    )
 
 
 class DeadLetterWriter:

@@ -9,7 +9,7 @@ Its packages; each imports only packages below it:
 - `_tasks`: one task: fetch, decode, write files, count.
 - `_decode`: Avro bytes to Arrow columns of the latest schema; quarantine.
 - `_fetch`: offset ranges and messages. `_tables`: columns, views, and the metastore.
-- `_storage`: files and locks, on this machine, HDFS, or S3. `_jit`: numba.
+- `_storage`: files and locks, on this machine, HDFS, or S3.
 
 Rule: importing this package starts nothing, and imports neither Spark nor Arrow.
 """

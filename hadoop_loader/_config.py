@@ -10,8 +10,6 @@ from hadoop_loader._commit.policy import Policy
 from hadoop_loader._storage.filesystem import AnyPath, parse_path
 from headworks.errors import UsageError
 
-__all__ = ["WarehouseConfig"]
-
 
 @dataclass(frozen=True, slots=True)
 class WarehouseConfig:

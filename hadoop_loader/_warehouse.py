@@ -12,7 +12,6 @@ from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hadoop_loader._config import WarehouseConfig
@@ -22,9 +21,10 @@ if TYPE_CHECKING:
     from hadoop_loader._commit.report import CompactionReport, LoadReport
     from hadoop_loader._commit.transaction import LoaderContext, Progress
     from hadoop_loader._fetch.position import RewindPosition
+    from hadoop_loader._operations.drop import AcknowledgeReport, DropReport
+    from hadoop_loader._operations.erase import EraseCondition, EraseReport
+    from hadoop_loader._operations.move import MoveReport
     from hadoop_loader._storage.lock import WarehouseLock
-
-__all__ = ["Warehouse"]
 
 _STATE_FOLDER = "_headworks"
 _LOG = logging.getLogger(__name__)
@@ -78,13 +78,21 @@ class Warehouse:
         """
         from hadoop_loader._operations.compact import Compaction
         from hadoop_loader._operations.load import Load
+        from hadoop_loader._operations.retention import TableRetention
 
         with self._exclusively():
             report = Load(self._context, progress).run()
             last = self._context.log.latest()
             if self._config.policy.compact and last is not None and last.number == report.number:
                 done = Compaction(self._context, progress).run_after(last)
-                report = replace(report, compacted=done if done.number else None)
+                report = replace(
+                    report,
+                    compacted=done if done.number else None,
+                    refused=(*report.refused, *done.refused),
+                )
+            kept = TableRetention(self._context, progress).run_after()
+            if kept.number:
+                report = replace(report, removed=str(kept))
             report = replace(
                 report, unmarked=self._mark_completeness({one.topic for one in report.leaderless})
             )
@@ -116,13 +124,54 @@ class Warehouse:
             return Rebuild(self._context, progress).run(topic)
 
     def compact(
-        self, topic: str | None = None, progress: Progress | None = None
+        self,
+        topic: str | None = None,
+        progress: Progress | None = None,
+        *,
+        every: bool = False,
     ) -> CompactionReport:
-        """Compact every partition that has two small files or more, of one topic or of all."""
+        """Compact every partition that has two small files or more, of one topic or of all.
+
+        `every`: also rewrite all files that are in an older schema, so that views become plain.
+        """
         from hadoop_loader._operations.compact import Compaction
 
         with self._exclusively():
-            return Compaction(self._context, progress, min_small_files=2).run(topic)
+            return Compaction(self._context, progress, min_small_files=2, every=every).run(topic)
+
+    def move(
+        self, old: str, start: str | None = None, progress: Progress | None = None
+    ) -> MoveReport:
+        """Continue with this configuration's cluster, after one at the addresses `old`."""
+        from hadoop_loader._fetch.kafka_log import KafkaLog
+        from hadoop_loader._operations.move import Move
+        from headworks._kafka.client_properties import client_properties
+
+        with self._exclusively():
+            return Move(self._context, KafkaLog(client_properties(old)), progress).run(start)
+
+    def drop(
+        self, topic: str, progress: Progress | None = None, *, reload: bool = False
+    ) -> DropReport:
+        """Drop a topic's table; `reload`: although the topic still exists."""
+        from hadoop_loader._operations.drop import Drop
+
+        with self._exclusively():
+            return Drop(self._context, progress).run(topic, reload=reload)
+
+    def erase(self, condition: EraseCondition, progress: Progress | None = None) -> EraseReport:
+        """Erase the rows that a condition selects from every table that has its field."""
+        from hadoop_loader._operations.erase import Erase
+
+        with self._exclusively():
+            return Erase(self._context, progress).run(condition)
+
+    def acknowledge(self, topic: str, progress: Progress | None = None) -> AcknowledgeReport:
+        """Give up what can never be done for a topic that is held or refused."""
+        from hadoop_loader._operations.drop import Acknowledge
+
+        with self._exclusively():
+            return Acknowledge(self._context, progress).run(topic)
 
     def quarantined(self) -> list[str]:
         """Return the topics that have messages in quarantine."""
@@ -160,12 +209,7 @@ class Warehouse:
     def __enter__(self) -> Warehouse:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @contextmanager
@@ -184,16 +228,25 @@ class Warehouse:
 
         Returns why it failed, or None: a load does not fail because its marks cannot be written.
         """
-        from hadoop_loader._operations.completeness import CompletenessMarks, audit_lookup
+        from hadoop_loader._commit.table_failures import TableFailures
+        from hadoop_loader._operations.completeness import (
+            MARKS_FILE,
+            CompletenessMarks,
+            audit_lookup,
+        )
 
         config = self._config
         commit = self._context.log.latest()
         if config.audit_store is None or commit is None:
             return None
         lookup = audit_lookup(config.audit_store, config.bootstrap, config.registry)
-        file = config.root / _STATE_FOLDER / "complete.json"
+        file = config.root / _STATE_FOLDER / MARKS_FILE
+        catalog = self._context.catalog
+        failures = TableFailures(self._context.table_error, catalog.check, {})
         try:
-            CompletenessMarks(file, self._context.catalog, lookup)(commit, leaderless)
+            CompletenessMarks(file, catalog, lookup, failures=failures)(commit, leaderless)
+            for table in failures.errors:
+                failures.require(table)
         except HeadworksError as error:
             _LOG.warning("completeness marks were not updated: %s", error.message)
             return str(error)
@@ -205,6 +258,7 @@ class Warehouse:
         from hadoop_loader._commit.transaction import LoaderContext
         from hadoop_loader._fetch.kafka_log import KafkaLog
         from hadoop_loader._operations.audit_counts import CommitCountsPublisher
+        from hadoop_loader._spark.errors import metastore_table_error
         from hadoop_loader._spark.jobs import SparkJobs
         from hadoop_loader._tables.hive_catalog import HiveCatalog
         from headworks._kafka.client_properties import client_properties
@@ -229,6 +283,8 @@ class Warehouse:
             policy=config.policy,
             on_step=self._on_step,
             fenced=self._lock.fenced,
+            embedded=config.metastore_uri is None,
+            table_error=metastore_table_error,
         )
 
     def _on_step(self, step: str) -> None:

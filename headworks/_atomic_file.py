@@ -16,8 +16,6 @@ import contextlib
 import os
 from pathlib import Path
 
-__all__ = ["replace_file", "sync_folder", "write_file"]
-
 
 def replace_file(
     path: Path,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["folder"]
-
 
 def folder() -> Path:
     """Return the folder of the schemas that came with this installation."""

@@ -18,8 +18,6 @@ from pathlib import Path
 
 from headworks.errors import UsageError
 
-__all__ = ["FILE_NAME", "SETTINGS", "Resolved", "Setting", "lookup", "resolve", "resolve_optional"]
-
 FILE_NAME = "headworks.toml"
 
 
@@ -73,6 +71,7 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("tls_ca", None, "file of CA certificates; enables TLS to the broker"),
         Setting("users", None, "servers: file of users (`headworks user set`)"),
         Setting("access", None, "servers: file of grants (who may read and write what)"),
+        Setting("host_names", None, "registry, console: host names to answer under, with commas"),
         Setting("tls_cert", None, "servers: certificate, PEM"),
         Setting("tls_key", None, "servers: its key, PEM"),
         Setting("log_format", "text", "servers: text, or json (one object a line)"),

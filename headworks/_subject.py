@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ANY_CONTEXT", "DEFAULT_CONTEXT", "Subject"]
-
 DEFAULT_CONTEXT = "."
 ANY_CONTEXT = "*"
 

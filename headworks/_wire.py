@@ -10,8 +10,6 @@ import struct
 
 from headworks.errors import HeadworksError
 
-__all__ = ["HEADER_SIZE", "MAGIC", "FramingError", "prefix", "unframe"]
-
 MAGIC = 0
 HEADER_SIZE = 5
 _HEADER = struct.Struct(">bI")

@@ -6,8 +6,8 @@
     ├── FindingsError         the work was done and its result is "no"           exit 1
     │   └── IncompatibleError a schema change that breaks a reader               exit 1
     ├── UnreachableError      a service that does not answer                     exit 3
-    ├── RefusedError          a service that answered, and refused               exit 2
-    └── CorruptError          bytes that differ from those written               exit 2
+    ├── RefusedError          a service that answered, and refused               exit 4
+    └── CorruptError          bytes that differ from those written               exit 1
 
 Rules: an error names the object, the place, the broken rule, and the fix. No error is logged and
 ignored: raise it, and let the caller at the edge decide.
@@ -80,6 +80,8 @@ class UnreachableError(HeadworksError):
 class RefusedError(HeadworksError):
     """A service answered and refused, with its own `status` and `code`."""
 
+    exit_code = 4
+
     def __init__(
         self, message: str, *, status: int = 0, code: int = 0, fix: str | None = None
     ) -> None:
@@ -90,3 +92,5 @@ class RefusedError(HeadworksError):
 
 class CorruptError(HeadworksError):
     """Bytes on disk or on the wire differ from those that were written."""
+
+    exit_code = 1

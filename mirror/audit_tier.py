@@ -16,8 +16,6 @@ from headworks._audit_counting.outcomes import ATTEMPTED, MIRRORED, TOO_LARGE, U
 from headworks._audit_counting.publishing import AuditPublisher
 from headworks.registry_client._schema_ids import EventSchemaIds
 
-__all__ = ["Counts", "MirrorAuditTier"]
-
 # (topic, window) -> [messages, bytes of values]
 Counts = dict[tuple[str, int], list[int]]
 _PUBLISH_SECONDS = 10.0

@@ -10,16 +10,6 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
 
-__all__ = [
-    "CONNECTION_CODES",
-    "DENIED_CODES",
-    "NO_TOPIC_CODES",
-    "TOO_LARGE_CODES",
-    "TRANSIENT_CODES",
-    "Position",
-    "SessionEndedError",
-]
-
 # (topic, partition) of the source -> the next offset to read
 Position = Mapping[tuple[str, int], int]
 

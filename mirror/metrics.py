@@ -15,8 +15,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from headworks._mirror.progress import MirrorProgress
 from headworks._server.metrics_page import MetricsEndpoint, MetricsPage
 
-__all__ = ["MirrorMetrics"]
-
 _TOPIC = ["source", "topic"]
 
 
@@ -34,16 +32,13 @@ class _MirrorCollector:
     def __init__(self, sources: Sequence[MirrorProgress]) -> None:
         self._sources = sources
 
-    def describe(self) -> list[Metric]:
-        """Return nothing: registration must not collect."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
         for attribute, name, text in (
             ("messages", "mirror_messages", "Messages that the target has acknowledged."),
             ("bytes", "mirror_bytes", "Bytes of their values."),
             ("too_large", "mirror_too_large", "Messages left out: too large for the target."),
             ("lost", "mirror_lost", "Messages that the source no longer had."),
+            ("damaged", "mirror_damaged", "Offsets of damaged batches that were skipped."),
         ):
             family = CounterMetricFamily(name, text, labels=_TOPIC)
             for source in self._sources:

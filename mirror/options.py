@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from headworks._kafka.client_properties import client_properties
+from headworks._server.metrics_page import MetricsEndpoint
 from headworks.errors import UsageError
-
-__all__ = ["COMPRESSIONS", "MirrorOptions", "MirrorSource", "read_properties", "whole_names"]
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -57,9 +56,9 @@ class MirrorOptions:
     refresh_every: float = 10.0
     buffer_bytes: int = 64 << 20
     skip_too_large: bool = False
+    skip_damaged: bool = False
     skip_lost: bool = False
-    metrics: str | None = None
-    insecure: bool = False
+    metrics: MetricsEndpoint | None = None
     as_json: bool = False
 
     def __post_init__(self) -> None:

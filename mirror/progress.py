@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["MirrorProgress", "TopicLag"]
-
 
 @dataclass(frozen=True, slots=True)
 class TopicLag:
@@ -29,11 +27,13 @@ class MirrorProgress:
     """The counts of one source, mostly by topic."""
 
     source: str  # its bootstrap servers
-    # By topic: acknowledged messages, bytes of their values, skipped messages, and lost offsets.
+    # By topic: acknowledged messages, bytes of their values, skipped messages, and offsets
+    # that were lost, or skipped with a damaged batch.
     messages: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
     too_large: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
+    damaged: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)  # by kind
     sessions: int = 0  # started
     refused_topics: int = 0

@@ -2,7 +2,8 @@
 
 Rules:
 
-- Partitions start at their committed offsets, or at the beginning. An offset that the source has
+- Partitions start at their committed offsets, or at the beginning. An offset of an earlier topic of
+  the same name does not count. An offset that the source has
   removed is never skipped silently.
 - Bytes bound the messages that librdkafka reads ahead.
 - Callbacks of librdkafka raise nothing: `check` raises their errors.
@@ -13,11 +14,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
 from headworks._kafka.client_properties import READ_AHEAD
+from headworks._kafka.clients import KafkaConsumer
+from headworks._kafka.damaged_batch import (
+    DamagedBatch,
+    DamagedBatchError,
+    damaged_batch,
+    offset_after,
+)
 from headworks._mirror.errors import (
     CONNECTION_CODES,
     DENIED_CODES,
@@ -28,9 +37,8 @@ from headworks._mirror.errors import (
 )
 from headworks._mirror.options import MirrorOptions, MirrorSource
 from headworks._mirror.progress import MirrorProgress, TopicLag
+from headworks._mirror.topics import MirroredTopics
 from headworks.errors import FindingsError, RefusedError
-
-__all__ = ["SourceReader"]
 
 _log = logging.getLogger("headworks.mirror")
 _TIMEOUT_SECONDS = 10.0
@@ -45,17 +53,24 @@ class SourceReader:
         self,
         options: MirrorOptions,
         source: MirrorSource,
+        topics: MirroredTopics,
         progress: MirrorProgress,
         before_revoke: Callable[[], None],
     ) -> None:
         self._options, self._source, self._progress = options, source, progress
+        self._topics = topics
+        self._ids: dict[str, str] = {}  # of the topics, when their partitions were assigned
         self._before_revoke = before_revoke
         self.committed: dict[tuple[str, int], int] = {}  # of the assigned partitions
         self._subscribed: set[str] = set()
         self._failure: str | None = None  # the error of a callback, for `check`
         self._closing = False
         self._polled = time.monotonic()  # when it last polled, to stay a member
-        self._consumer = confluent_kafka.Consumer(
+        # By partition: a damaged batch at which reading stopped.
+        self._damaged: dict[tuple[str, int], DamagedBatch] = {}
+        # By partition whose next offset is gone: the first and the end offset that are there.
+        self._gaps: dict[tuple[str, int], tuple[int, int]] = {}
+        self._consumer = KafkaConsumer(
             {
                 **READ_AHEAD,
                 "session.timeout.ms": 10_000,  # so long a killed mirror's partitions lie idle
@@ -98,6 +113,60 @@ class SourceReader:
         self._polled = time.monotonic()
         return self._messages(found)
 
+    @property
+    def held_up(self) -> bool:
+        """Whether reading stopped in some partition: at a damaged batch, or before a gap."""
+        return bool(self._damaged or self._gaps)
+
+    def step_over(self) -> None:
+        """Commit the offset after each damaged batch and gap, and raise SessionEndedError.
+
+        Everything that was read before must be committed, because the source may have removed it
+        since. DamagedBatchError without `skip_damaged`, and FindingsError without `skip_lost`.
+        """
+        reached = self._after_gaps()
+        for at, found in self._damaged.items():
+            batch = replace(found, offset=max(found.offset, self.committed.get(at, 0)))
+            if not self._options.skip_damaged:
+                raise DamagedBatchError(
+                    batch,
+                    fix="restore the partition on the source from a copy, or skip this batch alone"
+                    " with --skip-damaged",
+                )
+            client = {**self._source.client, "group.id": self._options.group}
+            reached[at] = offset_after(client, batch)
+            _log.warning(
+                "source %s: %s: skipped up to offset %d: %s",
+                self._source.bootstrap,
+                batch.place,
+                reached[at],
+                batch.reason,
+                extra={"source": self._source.bootstrap, "topic": batch.topic},
+            )
+            self._progress.damaged[batch.topic] += reached[at] - batch.offset
+        self.commit(reached)
+        raise SessionEndedError(f"source {self._source.bootstrap}: damage or a gap was skipped")
+
+    def _after_gaps(self) -> dict[tuple[str, int], int]:
+        """Return the first offset after each gap, and count what is lost."""
+        reached = {}
+        for (topic, index), (low, high) in self._gaps.items():
+            wanted = self.committed.get((topic, index), 0)
+            what = (
+                f"source {self._source.bootstrap}, {topic} partition {index}: offset {wanted} or a "
+                f"later one is wanted, {low} to {high} are there"
+            )
+            if not self._options.skip_lost:
+                raise FindingsError(
+                    f"{what}: what lay between was removed before it was mirrored, or the topic"
+                    " was made anew",
+                    fix="go on at what is there with --skip-lost",
+                )
+            _log.warning("%s; going on at %d", what, low, extra={"topic": topic})
+            self._progress.lost[topic] += max(0, low - wanted)
+            reached[topic, index] = low
+        return reached
+
     def keep_alive(self) -> list[confluent_kafka.Message]:
         """Stay a member of the group; call it often while nothing is read.
 
@@ -120,7 +189,9 @@ class SourceReader:
         }
         if not changed:
             return
-        places = [TopicPartition(*at, offset) for at, offset in changed.items()]
+        places = [
+            TopicPartition(*at, offset, self._ids.get(at[0], "")) for at, offset in changed.items()
+        ]
         try:
             self._consumer.commit(offsets=places, asynchronous=False)
         except KafkaException as error:
@@ -160,9 +231,15 @@ class SourceReader:
     def _messages(self, found: list[confluent_kafka.Message]) -> list[confluent_kafka.Message]:
         messages = []
         for message in found:
-            problem = message.error()
+            at = message.topic() or "", message.partition() or 0
+            if at in self._damaged or at in self._gaps:
+                continue  # librdkafka has lost its place there
+            problem, batch = message.error(), damaged_batch(message)
             if problem is None:
                 messages.append(message)
+            elif batch is not None:
+                self._progress.errors[problem.name().lower()] += 1
+                self._damaged[batch.topic, batch.partition] = batch
             else:
                 self._handle_error(message, problem)
         self.check()
@@ -172,7 +249,7 @@ class SourceReader:
         code = problem.code()
         self._progress.errors[problem.name().lower()] += 1
         if code == KafkaError._AUTO_OFFSET_RESET:
-            self._handle_missing_offset(message)
+            self._note_gap(message)
         elif code in DENIED_CODES:
             raise RefusedError(
                 f"the source {self._source.bootstrap} refuses: {problem.str()}",
@@ -188,25 +265,15 @@ class SourceReader:
         else:
             raise SessionEndedError(f"source {self._source.bootstrap}: {problem.str()}")
 
-    def _handle_missing_offset(self, message: confluent_kafka.Message) -> None:
-        """Raise FindingsError for a removed offset, or continue after the gap with `skip_lost`."""
+    def _note_gap(self, message: confluent_kafka.Message) -> None:
         topic, index = message.topic() or "", message.partition() or 0
+        if topic in self._topics.recreated():
+            raise SessionEndedError(
+                f"the source has recreated {topic}: mirroring it from the start"
+            )
         place = TopicPartition(topic, index)
         low, high = self._consumer.get_watermark_offsets(place, timeout=_TIMEOUT_SECONDS)
-        wanted = self.committed.get((topic, index), 0)
-        what = (
-            f"source {self._source.bootstrap}, {topic} partition {index}: offset {wanted} or a "
-            f"later one is wanted, {low} to {high} are there"
-        )
-        if not self._options.skip_lost:
-            raise FindingsError(
-                f"{what}: what lay between was removed before it was mirrored, or the topic was "
-                f"made anew",
-                fix="go on at what is there with --skip-lost",
-            )
-        self._progress.lost[topic] += max(0, low - wanted)
-        self.commit({(topic, index): low})
-        raise SessionEndedError(f"{what}; going on at {low}")
+        self._gaps[topic, index] = (low, high)
 
     def _assigned(
         self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]
@@ -216,7 +283,11 @@ class SourceReader:
         except KafkaException as error:
             self._failure = f"committed offsets cannot be read: {error.args[0].str()}"
             return
+        self._ids |= self._topics.ids
         for place in places:
+            known = self._ids.get(place.topic)
+            if place.metadata and known is not None and place.metadata != known:
+                place.offset = OFFSET_BEGINNING  # an offset of an earlier topic of this name
             self.committed[place.topic, place.partition] = max(0, place.offset)
             if place.offset < 0:
                 place.offset = OFFSET_BEGINNING
@@ -229,6 +300,8 @@ class SourceReader:
             except Exception as error:
                 self._failure = f"no checkpoint before a rebalance: {error}"
         self.committed.clear()
+        self._damaged.clear()
+        self._gaps.clear()
 
     def _client_error(self, error: KafkaError) -> None:
         if self._closing:

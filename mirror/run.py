@@ -18,10 +18,7 @@ from headworks._mirror.schema_ids import SchemaIdCheck
 from headworks._mirror.session import SourceContext
 from headworks._mirror.stream import MirrorStream
 from headworks._mirror.topics import MirroredTopics
-from headworks._server.metrics_page import MetricsEndpoint
 from headworks.registry_client import RegistryClient
-
-__all__ = ["run"]
 
 
 def run(options: MirrorOptions) -> None:
@@ -30,7 +27,9 @@ def run(options: MirrorOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     found = [_source_context(options, source) for source in options.sources]
-    page = _page(options, [one.progress for one in found])
+    page = None
+    if options.metrics is not None:
+        page = MirrorMetrics(options.metrics, [one.progress for one in found])
     tier = None
     try:
         if options.audit:
@@ -71,13 +70,6 @@ def _source_context(options: MirrorOptions, source: MirrorSource) -> SourceConte
             registry.subjects()  # raises UnreachableError
         ids = SchemaIdCheck(theirs, ours, copy=options.copy_schemas)
     return SourceContext(topics, ids, None, MirrorProgress(source.bootstrap))
-
-
-def _page(options: MirrorOptions, sources: list[MirrorProgress]) -> MirrorMetrics | None:
-    if options.metrics is None:
-        return None
-    endpoint = MetricsEndpoint.parse(options.metrics, insecure=options.insecure)
-    return MirrorMetrics(endpoint, sources)
 
 
 def _announce(options: MirrorOptions, page: MirrorMetrics | None) -> None:

@@ -15,8 +15,6 @@ from headworks._wire import HEADER_SIZE, MAGIC, unframe
 from headworks.errors import FindingsError, RefusedError
 from headworks.registry_client import RegistryClient
 
-__all__ = ["SchemaIdCheck"]
-
 _log = logging.getLogger("headworks.mirror")
 _NO_SCHEMA_CODE = 40403
 _MAX_CACHED_PREFIXES = 100_000

@@ -33,8 +33,6 @@ from headworks._mirror.schema_ids import SchemaIdCheck
 from headworks._mirror.topics import MirroredTopics
 from headworks.errors import RefusedError, UsageError
 
-__all__ = ["TargetSender"]
-
 _log = logging.getLogger("headworks.mirror")
 _MAX_MESSAGE_BYTES = 1_000_000_000
 _MAX_QUEUED_MESSAGES = 100_000  # messages: bounds what librdkafka keeps beside their bytes

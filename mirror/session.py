@@ -5,7 +5,9 @@ Rules:
 - An offset is committed on the source only after the target has acknowledged every message before
   it (a checkpoint). An error ends the session, and the next one starts at the committed offsets.
   At worst, the messages since the last checkpoint are duplicated.
+- A damaged batch is reported only after the target has everything that was read before it.
 - If a message fails, the next session is careful (see `sender`) up to the end of this one.
+- A committed offset names the id of its topic. It is no offset of another topic of that name.
 - When the sender is full, reading stops until the target has acknowledged: memory is bounded.
 - Everything runs in the source's own thread.
 """
@@ -31,8 +33,6 @@ from headworks._mirror.schema_ids import SchemaIdCheck
 from headworks._mirror.sender import TargetSender
 from headworks._mirror.topics import MirroredTopics
 from headworks.errors import UnreachableError
-
-__all__ = ["MirrorSession", "SourceContext"]
 
 _log = logging.getLogger("headworks.mirror")
 _MAX_READ_MESSAGES = 2000
@@ -82,7 +82,9 @@ class MirrorSession:
             self._count_skipped,
             careful=bool(careful_until),
         )
-        self._reader = SourceReader(options, source, context.progress, self._before_revoke)
+        self._reader = SourceReader(
+            options, source, context.topics, context.progress, self._before_revoke
+        )
 
     def run(self) -> None:
         """Copy until asked to stop, or until the session need not be careful any more.
@@ -107,6 +109,8 @@ class MirrorSession:
                 refresh_at = time.monotonic() + self._options.refresh_every
             self._enqueue(self._reader.read(_MAX_READ_MESSAGES, _POLL_SECONDS))
             self._send_pending()
+            if self._reader.held_up and not self._pending and self._checkpoint():
+                self._reader.step_over()
             self._sender.poll(0)
             self._sender.check()
             if time.monotonic() >= checkpoint_at:
@@ -132,7 +136,19 @@ class MirrorSession:
                 raise SessionEndedError(error.message) from None
             _log.warning("%s", error.message, extra={"target": self._options.target})
         self._progress.refused_topics = len(self._topics.refused)
+        self._check_ids()
         self._reader.subscribe(set(self._topics.mappings))
+
+    def _check_ids(self) -> None:
+        """Raise SessionEndedError if a topic was recreated: the next session reads all of it."""
+        recreated = self._topics.recreated()
+        if not recreated:
+            return
+        self._careful_until = {
+            at: offset for at, offset in self._careful_until.items() if at[0] not in recreated
+        }
+        names = ", ".join(sorted(recreated))
+        raise SessionEndedError(f"the source has recreated {names}: mirroring from the beginning")
 
     def _enqueue(self, found: list[confluent_kafka.Message]) -> None:
         """Queue messages, and count them as attempted."""

@@ -15,8 +15,6 @@ from headworks._mirror.errors import Position, SessionEndedError
 from headworks._mirror.options import MirrorOptions, MirrorSource
 from headworks._mirror.session import MirrorSession, SourceContext
 
-__all__ = ["MirrorStream"]
-
 _log = logging.getLogger("headworks.mirror")
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 10.0
 _STABLE_SECONDS = 60.0  # after such a session, the pause starts from the beginning

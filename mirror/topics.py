@@ -1,18 +1,19 @@
 """The topics to copy, and the partitions of their messages; topics are created on the target.
 
 Rules: a topic is created with the partitions and configs of the source. Later it gains only the
-partitions that the source gains. The target keeps its own settings for timestamps and replicas.
+partitions that the source gains. The target keeps its own settings for timestamps and replicas. A
+topic of the source is known by its id, because another one may have its name later.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -23,8 +24,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from headworks.errors import RefusedError, UnreachableError, UsageError
-
-__all__ = ["ANY_PARTITION", "MirroredTopics", "PartitionMapping"]
 
 _log = logging.getLogger("headworks.mirror")
 _TIMEOUT_SECONDS = 10.0
@@ -79,6 +78,7 @@ class MirroredTopics:
         self._source = AdminClient({**source, "log_level": 2})
         self._target = AdminClient({**target, "log_level": 2})
         self._wants = wants
+        self.ids: Mapping[str, str] = {}  # of the topics on the source, if it has ids
         self.mappings: dict[str, PartitionMapping] = {}  # of the topics to copy, by name
         self.refused: dict[str, str] = {}  # reason by topic
 
@@ -117,6 +117,29 @@ class MirroredTopics:
             for name, count in wanted.items()
             if name not in refused
         }
+
+    def recreated(self) -> set[str]:
+        """Ask for the ids of the wanted topics; return those that have another one than before."""
+        before, self.ids = self.ids, self._source_ids(self.mappings)
+        return {name for name, found in self.ids.items() if before.get(name, found) != found}
+
+    def _source_ids(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Return the ids of topics; a topic that is gone keeps the one that it had."""
+        found = dict(self.ids)
+        asked = sorted(names)
+        if not asked:
+            return found
+        described = self._source.describe_topics(
+            TopicCollection(asked), request_timeout=_TIMEOUT_SECONDS
+        )
+        for name, answer in described.items():
+            try:
+                topic_id = answer.result(_TIMEOUT_SECONDS).topic_id
+            except KafkaException:  # it is gone, or may not be seen: the reader reports that
+                continue
+            if topic_id.get_most_significant_bits() or topic_id.get_least_significant_bits():
+                found[name] = str(topic_id)
+        return found
 
     def _kept(self, name: str) -> bool:
         before = self.mappings.get(name)

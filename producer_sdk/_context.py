@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
-__all__ = ["Headers", "Tracing", "event_headers", "headers_of", "tracing"]
+from headworks.errors import UsageError
 
 Headers = Mapping[str, bytes | str]
 _request: ContextVar[Headers | None] = ContextVar("headworks_headers", default=None)
@@ -20,6 +20,7 @@ _request: ContextVar[Headers | None] = ContextVar("headworks_headers", default=N
 @contextmanager
 def event_headers(**headers: bytes | str) -> Iterator[None]:
     """Add headers to every event sent inside; each thread and task has its own."""
+    check_headers(headers)
     token = _request.set({**(_request.get() or {}), **headers})
     try:
         yield
@@ -42,6 +43,30 @@ def tracing() -> Tracing | None:
     except ImportError:
         return None
     return Tracing(get_current, inject)
+
+
+def check_headers(headers: Headers | None) -> Headers | None:
+    """Return headers; UsageError unless they are a mapping from names to bytes or text, or None."""
+    if headers is None:
+        return None
+    if not isinstance(headers, Mapping):
+        raise UsageError(f"headers are a {type(headers).__name__}", fix="give a dict")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, bytes | str):
+            raise UsageError(
+                f"header {name!r} is a {type(value).__name__}",
+                fix="give bytes or text under a name",
+            )
+    return headers
+
+
+def key_of(given: object) -> bytes:
+    """Return a key as bytes; UsageError if it is neither bytes nor text."""
+    if isinstance(given, str):
+        return given.encode()
+    if not isinstance(given, bytes):
+        raise UsageError(f"key is a {type(given).__name__}", fix="give bytes or text")
+    return given
 
 
 def headers_of(

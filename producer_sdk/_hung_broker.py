@@ -10,9 +10,6 @@ import contextlib
 import selectors
 import socket
 import threading
-from types import TracebackType
-
-__all__ = ["HungBroker"]
 
 _SELECT_SECONDS = 0.1
 _RECEIVE_BYTES = 1 << 16
@@ -48,12 +45,7 @@ class HungBroker:
     def __enter__(self) -> HungBroker:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _swallow(self) -> None:

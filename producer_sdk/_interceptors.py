@@ -13,8 +13,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Delivery", "Interceptor", "Interceptors"]
-
 _log = logging.getLogger("headworks.producer")
 
 

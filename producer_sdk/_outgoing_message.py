@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["OutgoingMessage"]
-
 
 class OutgoingMessage(NamedTuple):
     """An encoded event and where it goes."""
 
     topic: str
-    value: bytes  # the framed Avro bytes
+    value: bytes | None  # the framed Avro bytes; None: a tombstone
     key: bytes | None
     timestamp: int  # the event time, in milliseconds since 1970 UTC
     headers: Mapping[str, bytes | str] | None

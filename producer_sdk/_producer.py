@@ -14,31 +14,28 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
-import signal
 import threading
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
-from headworks._kafka.bootstrap import Brokers
+from headworks._choice import choice
+from headworks._kafka.bootstrap import BootstrapServers
 from headworks._settings import resolve
 from headworks._wire import prefix
-from headworks.codec import EventType, event_type
+from headworks.codec import Event, EventType, event_type
 from headworks.codec._encoders import EncodedMessage
 from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client._schema_ids import EventSchemaIds
-from producer_sdk._context import Headers, headers_of, tracing
+from producer_sdk._context import Headers, check_headers, headers_of, key_of, tracing
 from producer_sdk._interceptors import Delivery, Interceptor, Interceptors
 from producer_sdk._outgoing_message import OutgoingMessage
+from producer_sdk._process_end import close_with_worker, open_producers
+from producer_sdk._totals import NO_EVENTS, OnLoss, ProducerTotals
 from producer_sdk._transport import OnDelivery, Transport, TransportConfig
-
-__all__ = ["DeliveryError", "Producer", "WhenFull", "close_on_sigterm"]
 
 
 class WhenFull(StrEnum):
@@ -70,15 +67,19 @@ class Producer:
 
     `bootstrap` and `registry` default to the settings of that name. With `zookeeper` instead of
     `bootstrap`, the brokers are those registered there. `application` names this program in the
-    audit. The schema ids of `events` are looked up now, and those of other classes at their first
-    `send`. `state_dir` holds the counters, spills, and cached schema ids; processes may share it.
+    audit. The schema ids of `events` are looked up now. Those of other classes are looked up at
+    their first `send`, which waits `registry_timeout` seconds at most. `state_dir` holds the
+    counters, spills, and cached schema ids; processes may share it.
 
-    Every message carries `headers`, and every event passes the `interceptors`. `config` adds
+    Every message carries `headers`, and every event passes the `interceptors`. After a loss,
+    another thread logs it and gives the totals to `on_loss`, at most once a second. `config` adds
     properties of librdkafka. `clock` (seconds since 1970) gives the time of events without one.
 
     Raises UsageError if a schema of `events` is not registered, and UnreachableError if the
     registry does not answer and no earlier run cached the id.
     """
+
+    _last_totals = NO_EVENTS  # of the transport that was closed last
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class Producer:
         application: str,
         zookeeper: str | None = None,
         events: tuple[type, ...] = (),
-        state_dir: Path | None = None,
+        state_dir: Path | str | None = None,
         when_full: WhenFull = WhenFull.DROP_NEW,
         block_ms: int = 1000,
         spill_bytes: int = 1 << 30,
@@ -96,23 +97,25 @@ class Producer:
         queue_bytes: int = 64 << 20,
         audit_every: float = 10.0,
         auto_register: bool = False,
+        registry_timeout: float = 0.5,
         close_timeout: float = 10.0,
         headers: Headers | None = None,
         interceptors: Sequence[Interceptor] = (),
+        on_loss: OnLoss | None = None,
         config: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        folder = state_dir or _default_state_dir()
-        self._clock = clock
-        self._brokers = Brokers(bootstrap, zookeeper)
-        self._ids = EventSchemaIds(
-            resolve("registry", registry), folder, auto_register=auto_register
-        )
+        when_full = choice(WhenFull, when_full, "when_full")
+        _check_limits(0, block_ms=block_ms, close_timeout=close_timeout)
+        _check_limits(1, queue_messages=queue_messages, queue_bytes=queue_bytes)
+        check_headers(headers)
+        folder, self._clock = Path(state_dir or _default_state_dir()), clock
+        self._brokers = BootstrapServers(bootstrap, zookeeper)
+        address = resolve("registry", registry)
+        self._ids = EventSchemaIds(address, folder, registry_timeout, auto_register=auto_register)
         self._wait_ms = block_ms if when_full is WhenFull.BLOCK else 0
-        self._queue_messages = queue_messages
-        self._close_timeout = close_timeout
-        self._headers = headers
-        self._trace = tracing()
+        self._queue_messages, self._close_timeout = queue_messages, close_timeout
+        self._headers, self._trace = headers, tracing()
         self._interceptors = Interceptors(interceptors) if interceptors else None
         spills = when_full is WhenFull.SPILL
         client = {
@@ -122,7 +125,8 @@ class Producer:
         }
         # The settings of a transport, for the first one and for those of forked children.
         self._config = TransportConfig(
-            client, folder, application, self._ids, audit_every, spill_bytes if spills else 0
+            *(client, folder, application, self._ids, audit_every),
+            *(spill_bytes if spills else 0, on_loss),
         )
         self._prepared: dict[type, _Prepared] = {}
         self._lock = threading.Lock()  # guards the two attributes below
@@ -130,15 +134,15 @@ class Producer:
         self._closed = False
         try:
             for cls in events:
-                self._prepare(cls)
+                self._prepare(cls, patient=True)
             self._start()
         except BaseException:
             self._brokers.close()
             raise
-        _open_producers.add(self)
+        open_producers.add(self)
 
     def send(
-        self, event: object, *, key: bytes | None = None, headers: Headers | None = None
+        self, event: Event, *, key: bytes | None = None, headers: Headers | None = None
     ) -> bool:
         """Queue an event; return False if it was dropped, and counted as dropped.
 
@@ -148,7 +152,7 @@ class Producer:
         return self._enqueue(event, key, headers, None, self._wait_ms)
 
     async def asend(
-        self, event: object, *, key: bytes | None = None, headers: Headers | None = None
+        self, event: Event, *, key: bytes | None = None, headers: Headers | None = None
     ) -> bool:
         """Do what `send` does, but let the event loop run while the queue is full."""
         if event.__class__ not in self._prepared:
@@ -160,7 +164,7 @@ class Producer:
 
     def send_and_wait(
         self,
-        event: object,
+        event: Event,
         timeout: float,
         *,
         key: bytes | None = None,
@@ -187,13 +191,46 @@ class Producer:
             raise DeliveryError(f"the event was not delivered: {error.str()}")
         return message.partition(), message.offset()
 
+    async def asend_and_wait(
+        self,
+        event: Event,
+        timeout: float,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+    ) -> tuple[int, int]:
+        """Do what `send_and_wait` does, but let the event loop run meanwhile."""
+        return await asyncio.to_thread(self.send_and_wait, event, timeout, key=key, headers=headers)
+
+    def delete(self, cls: type[Event], key: bytes | str, *, headers: Headers | None = None) -> bool:
+        """Queue a tombstone: a message of `cls`'s topic with this key and no value.
+
+        A compacted topic then forgets the key. Consumers read it as `Deleted`. Return False if it
+        was dropped, and counted as dropped. Its time is now.
+        """
+        topic = event_type(cls).topic
+        carried = headers_of(self._headers, self._trace, check_headers(headers))
+        now = int(self._clock() * 1000)
+        message = OutgoingMessage(topic, None, key_of(key), now, carried)
+        return self._start().enqueue_reported(message, None, self._wait_ms, spillable=True)
+
     def flush(self, timeout: float) -> int:
         """Wait up to `timeout` seconds for an empty queue; return the number of messages left."""
         return self._start().flush(timeout)
 
+    async def aflush(self, timeout: float) -> int:
+        """Do what `flush` does, but let the event loop run meanwhile."""
+        return await asyncio.to_thread(self.flush, timeout)
+
     def counts(self) -> dict[str, int]:
         """Return the counts that are not published to the audit yet, by outcome."""
         return self._start().counters.unpublished()
+
+    @property
+    def totals(self) -> ProducerTotals:
+        """The events by outcome since this process made the producer; for metrics."""
+        transport = self._transport
+        return self._last_totals if transport is None else transport.totals
 
     def close(self) -> int:
         """Deliver the queue, publish the counts, and stop; return the number of messages left.
@@ -205,21 +242,29 @@ class Producer:
         with self._lock:
             transport, self._transport = self._transport, None
             self._closed = True
-        _open_producers.discard(self)
-        left = 0 if transport is None else transport.stop(self._close_timeout)
+        open_producers.discard(self)
+        left = 0
+        if transport is not None:
+            left = transport.stop(self._close_timeout)
+            self._last_totals = transport.totals
         self._brokers.close()
         return left
 
-    def __enter__(self) -> Producer:
+    async def aclose(self) -> int:
+        """Do what `close` does, but let the event loop run meanwhile."""
+        return await asyncio.to_thread(self.close)
+
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     def _enqueue(
         self,
@@ -243,6 +288,10 @@ class Producer:
             timestamp = int(self._clock() * 1000)
         if key is None:
             key = own_key
+        elif key.__class__ is not bytes:
+            key = key_of(key)
+        if headers is not None:
+            check_headers(headers)
         transport = self._transport or self._start()
         carried = headers_of(self._headers, self._trace, headers)
         if hooks is None:
@@ -257,9 +306,11 @@ class Producer:
         hooks.after_enqueue(event, taken=taken)
         return taken
 
-    def _prepare(self, cls: type) -> _Prepared:
+    def _prepare(self, cls: type, *, patient: bool = False) -> _Prepared:
         kind: EventType[Any] = event_type(cls)
-        found = _Prepared(kind.encoder.message, prefix(self._ids.find(cls)), kind.topic)
+        found = _Prepared(
+            kind.encoder.message, prefix(self._ids.find(cls, patient=patient)), kind.topic
+        )
         self._prepared[cls] = found
         return found
 
@@ -270,6 +321,7 @@ class Producer:
                 raise UsageError("the producer is closed", fix="send before close, or make another")
             if self._transport is None:
                 self._transport = Transport(self._config)
+                close_with_worker(self)
             return self._transport
 
     def _after_fork(self) -> None:
@@ -278,23 +330,10 @@ class Producer:
         self._transport = None
 
 
-def close_on_sigterm(producer: Producer) -> None:
-    """Close `producer` on SIGTERM, and then end the process as before.
-
-    By default, Python ends on SIGTERM without running exit handlers. Call this from the main thread
-    of a program that has no handler of its own.
-    """
-    before = signal.getsignal(signal.SIGTERM)
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        producer.close()
-        if callable(before):
-            before(number, frame)
-        else:
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-
-    signal.signal(signal.SIGTERM, handle)
+def _check_limits(least: int, **given: float) -> None:
+    for name, value in given.items():
+        if not value >= least:
+            raise UsageError(f"{name} is {value!r}", fix=f"give a number of at least {least}")
 
 
 def _client_properties(
@@ -339,20 +378,3 @@ def _delivery_callback(
 def _default_state_dir() -> Path:
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "headworks" / "producer"
-
-
-_open_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
-
-
-def _forget_transports_after_fork() -> None:
-    for producer in list(_open_producers):
-        producer._after_fork()
-
-
-def _close_at_exit() -> None:
-    for producer in list(_open_producers):
-        producer.close()
-
-
-os.register_at_fork(after_in_child=_forget_transports_after_fork)
-atexit.register(_close_at_exit)

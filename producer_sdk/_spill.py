@@ -27,8 +27,6 @@ from headworks.errors import CorruptError
 from producer_sdk._outgoing_message import OutgoingMessage
 from producer_sdk._spill_file import HEADER, SpillFile, record_of
 
-__all__ = ["Spill", "leftover_spills"]
-
 _SUFFIX = ".spill"
 _FILES_PER_SPILL = 16  # room is made in steps of a sixteenth of the limit
 

@@ -22,8 +22,6 @@ from pathlib import Path
 from headworks.errors import CorruptError
 from producer_sdk._outgoing_message import OutgoingMessage
 
-__all__ = ["HEADER", "SpillFile", "record_of"]
-
 _MAGIC = b"HWSPILL1"
 HEADER = 16
 _POSITION = 8
@@ -132,12 +130,12 @@ def _pack(message: OutgoingMessage) -> bytes:
         _FIXED_FIELDS.pack(
             message.timestamp,
             len(topic),
-            len(message.value),
+            _NULL_LENGTH if message.value is None else len(message.value),
             _NULL_LENGTH if message.key is None else len(message.key),
             len(headers),
         ),
         topic,
-        message.value,
+        message.value or b"",
         message.key or b"",
     ]
     for name, value in headers.items():
@@ -150,7 +148,8 @@ def _unpack(body: bytes) -> OutgoingMessage:
     timestamp, topic_size, value_size, key_size, count = _FIXED_FIELDS.unpack_from(body)
     at = _FIXED_FIELDS.size
     topic, at = body[at : at + topic_size].decode(), at + topic_size
-    value, at = body[at : at + value_size], at + value_size
+    value = None if value_size == _NULL_LENGTH else body[at : at + value_size]
+    at += max(0, value_size)
     key = None if key_size == _NULL_LENGTH else body[at : at + key_size]
     at += max(0, key_size)
     headers: dict[str, bytes | str] = {}

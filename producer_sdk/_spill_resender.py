@@ -27,8 +27,6 @@ from headworks._kafka.partitioner import ANY, KeylessPartitioner
 from producer_sdk._outgoing_message import OutgoingMessage
 from producer_sdk._spill import Spill
 
-__all__ = ["SpillResender"]
-
 _BATCH_MESSAGES = 10_000
 _PURGE_ERRORS = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
@@ -125,4 +123,4 @@ class SpillResender:
                 return found
         else:
             self._counters.count(message.topic, window, 0, RESENT)
-        return self._counters.attempt(message.topic, message.timestamp, len(message.value))
+        return self._counters.attempt(message.topic, message.timestamp, len(message.value or b""))

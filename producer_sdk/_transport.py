@@ -42,14 +42,14 @@ from headworks._audit_counting.outcomes import BROKER_ERROR, QUEUE_FULL, TOO_LAR
 from headworks._audit_counting.reporting import AuditReporter, audit_topic_sender
 from headworks._kafka.clients import KafkaProducer
 from headworks._kafka.partitioner import ANY, KeylessPartitioner
-from headworks.errors import HeadworksError
+from headworks._kafka.trouble_log import BrokerTrouble
+from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client._schema_ids import EventSchemaIds
 from producer_sdk._context import Headers
 from producer_sdk._outgoing_message import OutgoingMessage
 from producer_sdk._spill import Spill, leftover_spills
 from producer_sdk._spill_resender import SpillResender
-
-__all__ = ["OnDelivery", "Transport", "TransportConfig"]
+from producer_sdk._totals import LossWatch, OnLoss, ProducerTotals, totals_of
 
 OnDelivery = Callable[[Any, Any], None]
 """librdkafka's delivery callback: an error or None, and the message."""
@@ -75,6 +75,7 @@ class TransportConfig:
     ids: EventSchemaIds  # finds the schema id of the audit event
     audit_every: float  # seconds between two publications of the counts
     spill_bytes: int  # the limit of the spill; 0: nothing is spilled
+    on_loss: OnLoss | None  # receives the totals after a loss
 
 
 class Transport:
@@ -83,12 +84,18 @@ class Transport:
     def __init__(self, config: TransportConfig) -> None:
         # Chooses partitions of living brokers for messages without a key.
         self._partitioner = KeylessPartitioner()
+        # Takes librdkafka's reports about brokers.
+        trouble = BrokerTrouble(config.client["bootstrap.servers"], config.client, _log)
         # librdkafka's producer: its queue and its connections.
-        self.client = KafkaProducer(self._partitioner.properties(config.client))
+        properties = {**config.client, "error_cb": trouble.report}
+        self.client = KafkaProducer(self._partitioner.properties(properties))
         # The counts of this process; the file has a lock of its own.
         self.counters = CounterFile(config.state_dir)
         # The counts of each topic's last message. The counter file fills and clears it.
         self._latest = self.counters.latest
+        # Logs lost events and brokers that are away. Only the polling thread uses it, and `stop`.
+        self._watch = LossWatch(self.counters.lost, self.counters.totals, trouble, config.on_loss)
+        self._last_totals: ProducerTotals | None = None  # once the counts are closed
         # Publishes the counts. Only the publishing thread uses it, and `stop` after that thread.
         self._reporter = AuditReporter(
             config.state_dir,
@@ -101,8 +108,7 @@ class Transport:
         self._spill: Spill | None = None
         leftovers: list[Spill] = []
         if config.spill_bytes:
-            leftovers = list(leftover_spills(config.state_dir))
-            self._spill = Spill(config.state_dir, limit=config.spill_bytes)
+            leftovers, self._spill = _open_spills(config)
         # Sends what was spilled. Only the polling thread uses it, and `stop` after that thread.
         self._resender = SpillResender(
             self._spill, leftovers, self.client, self._partitioner, self.counters
@@ -158,14 +164,19 @@ class Transport:
         return True
 
     def enqueue_reported(
-        self, message: OutgoingMessage, on_delivery: OnDelivery, wait_ms: int, *, spillable: bool
+        self,
+        message: OutgoingMessage,
+        on_delivery: OnDelivery | None,
+        wait_ms: int,
+        *,
+        spillable: bool,
     ) -> bool:
         """Queue a message and report its delivery; return False if it was dropped.
 
         A message that had to be spilled is not reported to `on_delivery`. With `spillable` False
         the message is dropped instead.
         """
-        size = len(message.value)
+        size = len(message.value or b"")
         counts = self._latest.get(message.topic)
         if counts is None or not counts.attempt(message.timestamp, size):
             counts = self.counters.attempt(message.topic, message.timestamp, size)
@@ -249,6 +260,7 @@ class Transport:
                     took = time.monotonic() - now
                     due = now + max(_COUNTS_FLUSH_SECONDS, took / _COUNTS_FLUSH_SHARE)
                 self._resender.resend()
+                self._watch.look()
             except Exception:
                 _log.exception("serving delivery reports failed")
                 self._stopping.wait(1.0)
@@ -283,6 +295,11 @@ class Transport:
         self.client.flush(max(0.0, deadline - time.monotonic()))
         return self.counters.open_messages()
 
+    @property
+    def totals(self) -> ProducerTotals:
+        """The events of this process by outcome."""
+        return self._last_totals or totals_of(self.counters.totals())
+
     def stop(self, timeout: float) -> int:
         """Deliver and publish within `timeout` seconds; return the number of messages left.
 
@@ -308,6 +325,8 @@ class Transport:
         elif left and self._spill is not None:
             _log.warning("%d messages wait in %s", left, self._spill.folder)
         self._resender.close()
+        self._watch.look(last=True)
+        self._last_totals = self.totals
         self.counters.close(remove=self.counters.settled())
         return left
 
@@ -317,13 +336,28 @@ class Transport:
             time.sleep(_FLUSH_PAUSE_SECONDS)
 
 
+def _open_spills(config: TransportConfig) -> tuple[list[Spill], Spill]:
+    """Return the spills of dead processes, and the one of this process; UsageError if it fails."""
+    try:
+        leftovers = list(leftover_spills(config.state_dir))
+        return leftovers, Spill(config.state_dir, limit=config.spill_bytes)
+    except OSError as error:
+        raise UsageError(
+            f"state_dir {config.state_dir} takes no spill: {error}",
+            fix="give a state_dir on a disk that can be written, or another when_full",
+        ) from None
+
+
 def _started(target: Callable[[], None], name: str) -> threading.Thread:
     thread = threading.Thread(target=target, name=name, daemon=True)
     thread.start()
     return thread
 
 
-def _in_turn(first: OnDelivery, second: OnDelivery) -> OnDelivery:
+def _in_turn(first: OnDelivery, second: OnDelivery | None) -> OnDelivery:
+    if second is None:
+        return first
+
     def report(error: object, message: object) -> None:
         first(error, message)
         second(error, message)

@@ -27,6 +27,7 @@ from headworks.codec.values import key_text, millis
 from headworks.errors import UsageError
 from headworks.schema import (
     Array,
+    Field,
     Fixed,
     MapType,
     Primitive,
@@ -38,8 +39,6 @@ from headworks.schema import (
 )
 from headworks.schema._canonical import fingerprint
 from headworks.schema._quoting import quote
-
-__all__ = ["UntypedEvent", "event_class"]
 
 _VALUE_ERRORS = (
     ArithmeticError,
@@ -127,11 +126,11 @@ def _value(schema: Schema, plain: Any) -> Any:
         known = {f.name: f for f in schema.fields}
         for name in plain:
             if name not in known:
-                raise ValueError(f"{schema.name} has no field {name!r}")
+                raise _FieldError(f"{schema.name} has no field {name!r}")
         for name, field in known.items():
             if name not in plain and not field.has_default:
-                raise ValueError(f"{schema.name}.{name} is missing, and has no default")
-        return {name: _value(known[name].type, value) for name, value in plain.items()}
+                raise _FieldError(f"{schema.name}.{name} is missing, and has no default")
+        return {name: _field(schema, known[name], value) for name, value in plain.items()}
     if isinstance(schema, Array) and isinstance(plain, list):
         return [_value(schema.items, item) for item in plain]
     if isinstance(schema, MapType) and isinstance(plain, dict):
@@ -142,6 +141,23 @@ def _value(schema: Schema, plain: Any) -> Any:
     if isinstance(schema, Primitive | Fixed) and isinstance(plain, str):
         return _from_text(schema, plain)
     return plain
+
+
+def _field(record: Record, field: Field, plain: Any) -> Any:
+    try:
+        return _value(field.type, plain)
+    except (ArithmeticError, ValueError) as error:
+        if isinstance(error, _FieldError):
+            raise
+        wanted = field.type.nullable if isinstance(field.type, Union) else field.type
+        name = getattr(getattr(wanted, "logical", None), "name", "a value of the schema")
+        raise _FieldError(
+            f"{record.name}.{field.name} is {quote(plain)}, expected {name}"
+        ) from error
+
+
+class _FieldError(ValueError):
+    """A field whose text is no value of its type; names the field."""
 
 
 def _from_text(schema: Primitive | Fixed, text: str) -> Any:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import TracebackType
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from headworks.codec import event_type
+from headworks.codec import Event, event_type
 from headworks.errors import UsageError
+from producer_sdk._context import check_headers, key_of
+from producer_sdk._producer import Producer
+from producer_sdk._totals import NO_EVENTS, ProducerTotals
 
 __all__ = ["RecordingProducer", "Sent"]
 
@@ -33,12 +35,16 @@ class Sent:
     value: bytes
 
 
-class RecordingProducer:
-    """Replaces a Producer; `sent` holds every message and `events` every event, in order."""
+class RecordingProducer(Producer):
+    """Replaces a Producer, and is one for a type checker.
+
+    `sent` holds every message and `events` every event, in order. Tombstones are in `deleted`.
+    """
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
-        self._closed = False
+        self.deleted: list[tuple[type, bytes]] = []  # the class of the event, and the key
+        self._is_closed = False
 
     @property
     def events(self) -> list[object]:
@@ -62,18 +68,18 @@ class RecordingProducer:
         return found
 
     def send(
-        self, event: object, *, key: bytes | None = None, headers: Headers | None = None
+        self, event: Event, *, key: bytes | None = None, headers: Headers | None = None
     ) -> bool:
         """Record an event and return True. Raises what Producer.send raises for a wrong event."""
-        if self._closed:
-            raise UsageError("the producer is closed", fix="send before close, or make another")
+        self._check_open()
+        check_headers(headers)
         kind = event_type(event)
         value = kind.encode(event)
         self.sent.append(
             Sent(
                 event=event,
                 topic=kind.topic,
-                key=kind.key(event) if key is None and kind.key else key,
+                key=(kind.key(event) if kind.key else None) if key is None else key_of(key),
                 timestamp=kind.event_time(event) if kind.event_time else int(time.time() * 1000),
                 headers=dict(headers or {}),
                 value=value,
@@ -82,14 +88,14 @@ class RecordingProducer:
         return True
 
     async def asend(
-        self, event: object, *, key: bytes | None = None, headers: Headers | None = None
+        self, event: Event, *, key: bytes | None = None, headers: Headers | None = None
     ) -> bool:
         """Do what `send` does."""
         return self.send(event, key=key, headers=headers)
 
     def send_and_wait(
         self,
-        event: object,
+        event: Event,
         timeout: float,  # noqa: ARG002 - Producer's signature; nothing is waited for
         *,
         key: bytes | None = None,
@@ -100,22 +106,52 @@ class RecordingProducer:
         topic = self.sent[-1].topic
         return 0, sum(each.topic == topic for each in self.sent) - 1
 
+    async def asend_and_wait(
+        self,
+        event: Event,
+        timeout: float,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+    ) -> tuple[int, int]:
+        """Do what `send_and_wait` does."""
+        return self.send_and_wait(event, timeout, key=key, headers=headers)
+
+    def delete(self, cls: type[Event], key: bytes | str, *, headers: Headers | None = None) -> bool:
+        """Record a tombstone in `deleted`, and return True."""
+        self._check_open()
+        event_type(cls)
+        check_headers(headers)
+        self.deleted.append((cls, key_of(key)))
+        return True
+
     def flush(self, timeout: float) -> int:  # noqa: ARG002 - Producer's signature
         """Return 0: nothing is ever left."""
         return 0
 
+    async def aflush(self, timeout: float) -> int:
+        """Return 0: nothing is ever left."""
+        return self.flush(timeout)
+
+    @property
+    def totals(self) -> ProducerTotals:
+        """The recorded messages, all delivered."""
+        number = len(self.sent) + len(self.deleted)
+        return replace(NO_EVENTS, attempted=number, delivered=number)
+
+    def counts(self) -> dict[str, int]:
+        """Return nothing: nothing is published to an audit."""
+        return {}
+
     def close(self) -> int:
         """Accept no more events; return 0, the number of messages left."""
-        self._closed = True
+        self._is_closed = True
         return 0
 
-    def __enter__(self) -> RecordingProducer:
-        return self
+    async def aclose(self) -> int:
+        """Do what `close` does."""
+        return self.close()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise UsageError("the producer is closed", fix="send before close, or make another")

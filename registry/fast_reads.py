@@ -24,8 +24,6 @@ from threading import Lock
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["MAX_CACHE_BYTES", "SUBJECTS", "FastReads", "MayRead"]
-
 MAX_CACHE_BYTES = 64 * 1024 * 1024
 # The scope key under which the application puts the subjects whose readers may see a response.
 SUBJECTS = "headworks.subjects"
@@ -56,7 +54,7 @@ class FastReads:
         self.hits = 0  # responses from the cache
         self._lock = Lock()  # worker threads clear the cache, and the event loop fills it
         self._responses: dict[bytes, _CachedResponse] = {}  # by path and query
-        self._size = 0  # bytes of the keys and bodies
+        self.cached_bytes = 0  # of the keys and bodies
         self._generation = 0  # grows with every clear: older requests must not fill the cache
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,16 +66,11 @@ class FastReads:
                 return
         await self._app(scope, receive, send)
 
-    @property
-    def cached_bytes(self) -> int:
-        """The size of the cache."""
-        return self._size
-
     def clear(self) -> None:
         """Drop every response, and those that are being computed; thread-safe."""
         with self._lock:
             self._responses.clear()
-            self._size = 0
+            self.cached_bytes = 0
             self._generation += 1
 
     @asynccontextmanager
@@ -144,11 +137,11 @@ class FastReads:
                 return
             if len(cached[2]) > _MAX_SUBJECTS:
                 return
-            if self._size + size > MAX_CACHE_BYTES:
+            if self.cached_bytes + size > MAX_CACHE_BYTES:
                 self._responses.clear()
-                self._size = 0
+                self.cached_bytes = 0
             self._responses[key] = cached
-            self._size += size
+            self.cached_bytes += size
 
 
 def _cacheable(start: Message) -> Message:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
-from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -22,9 +21,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy.exc import SQLAlchemyError
 
 import headworks
+from headworks._registry.fast_reads import FastReads
 from headworks._registry.model.refusals import ServiceError
-
-__all__ = ["UNMATCHED", "FastReadStatistics", "RegistryMetrics"]
 
 # The route label of a request that matches no route.
 UNMATCHED = "none"
@@ -32,16 +30,6 @@ _PREFIX = "headworks_registry"
 _BUCKET_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _LOG = logging.getLogger(__name__)
 _REGISTER_ROUTE = ("POST", "/subjects/{subject}/versions")
-
-
-class FastReadStatistics(Protocol):
-    """The numbers that the cache of reads by id exposes."""
-
-    hits: int
-
-    @property
-    def cached_bytes(self) -> int:
-        """The size of the cache."""
 
 
 class RegistryMetrics:
@@ -77,7 +65,7 @@ class RegistryMetrics:
 
     def watch(
         self,
-        fast_reads: FastReadStatistics,
+        fast_reads: FastReads,
         revision: Callable[[], int],
         totals: Callable[[], Mapping[str, int]],
     ) -> None:
@@ -117,7 +105,7 @@ class RegistryMetrics:
 class _RegistryCollector:
     def __init__(
         self,
-        fast_reads: FastReadStatistics,
+        fast_reads: FastReads,
         revision: Callable[[], int],
         totals: Callable[[], Mapping[str, int]],
     ) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headworks._registry.metrics import RegistryMetrics
+from headworks._registry.model.refusals import INCOMPATIBLE
 from headworks._registry.service.app import ServiceLimits, create_app
 from headworks._registry.store import RegistryStore
 from headworks._server import logs
@@ -31,6 +32,7 @@ class RegistryOptions:
     log_format: str = "text"
     log_level: str = "info"
     connections: int = 1000  # at most this many at a time
+    incompatible_code: int = INCOMPATIBLE  # the error code of an incompatible schema
 
 
 def serve(
@@ -48,7 +50,12 @@ def serve(
     metrics = RegistryMetrics()
     authenticator = open_authenticator(chosen.security, metrics.count_authentication_failure)
     app = create_app(
-        RegistryStore(store), chosen.limits, authenticator=authenticator, metrics=metrics
+        RegistryStore(store),
+        chosen.limits,
+        authenticator=authenticator,
+        metrics=metrics,
+        web_pages=chosen.security.web_pages,
+        incompatible_code=chosen.incompatible_code,
     )
     # All objects so far are permanent. Scanning them in every garbage collection costs more than
     # reading a thousand versions.

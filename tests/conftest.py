@@ -19,6 +19,8 @@ from headworks._server import child_process
 from tests.headworks.audit_counting.both_forms import BOTH, Counting, counting_in
 from tests.interop.in_place import is_apache_kafka, start_in_place
 from tests.kinds import UnitTestGuard
+from tests.lengths import lengths
+from tests.tools import ToolGuard
 
 ROOT = Path(__file__).parent.parent
 
@@ -30,18 +32,34 @@ settings.load_profile("headworks")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(UnitTestGuard())
+    config.pluginmanager.register(ToolGuard())
     config.addinivalue_line("markers", "our_broker(reason): not for Apache Kafka in its place")
+    config.addinivalue_line("markers", "needs(tool): skipped without it (tests/tools.py)")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts what runs in the background so, and every process of the tests would be.
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        _sort_by_length(items, config.rootpath)
     if not is_apache_kafka():
         return
     for item in items:
         for mark in item.iter_markers("our_broker"):
             item.add_marker(pytest.mark.skip(reason=mark.args[0]))
+
+
+def _sort_by_length(items: list[pytest.Item], root: Path) -> None:
+    """Put long modules first, then those with Spark, and unit tests last."""
+    seconds = lengths()
+    places: dict[Path, tuple[int, int]] = {}
+    for item in items:
+        names = {mark.name for mark in item.iter_markers()}
+        kind = next((n for n, name in enumerate(("spark", "e2e", "contract")) if name in names), 3)
+        length = seconds.get(item.path.relative_to(root).as_posix(), 0)
+        places[item.path] = min((-length, kind), places.get(item.path, (0, 3)))
+    items.sort(key=lambda item: places[item.path])
 
 
 @pytest.fixture(scope="module", params=BOTH)
@@ -51,9 +69,15 @@ def counting(request: pytest.FixtureRequest) -> Iterator[Counting]:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.Service]:
+def broker_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `broker` keeps its data; see `log_folder`."""
+    return tmp_path_factory.mktemp("broker")
+
+
+@pytest.fixture(scope="session")
+def broker(broker_folder: Path) -> Iterator[child_process.Service]:
     """A broker on loopback, one for the whole run: use topic names of your own."""
-    with start_in_place(tmp_path_factory.mktemp("broker")) as running:
+    with start_in_place(broker_folder) as running:
         yield running
 
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from headworks._server.security import Role
 
-__all__ = ["GRANTEES", "NAME", "Grantee", "grants_file"]
-
 NAME = "name"
 _PREFIX, _ALL, _NONE = "prefix", "all", "none"
 

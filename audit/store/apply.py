@@ -15,15 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Table, bindparam, case, delete, func, insert, select, tuple_
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, tuple_
 
 from headworks._audit.increments import Increment, id_bytes
 from headworks._audit.store import tables
 from headworks._audit.store.aggregate import PRODUCER_TIER, StoreChanges, aggregate
 from headworks._audit.store.database import AuditStore
-
-__all__ = ["IncrementBatch", "PositionsMovedError", "apply", "positions"]
+from headworks._audit.store.upsert import upsert
 
 # Complete is 99.9 %, in whole messages: floating point would be one off now and then.
 _COMPLETE_PER_MILLE, _MILLE = 999, 1000
@@ -62,11 +60,12 @@ def apply(store: AuditStore, batch: IncrementBatch) -> int:
         new = _without_known(connection, batch.increments)
         _insert(connection, new, batch.read_at)
         changes = aggregate(increment for _, increment in new)
-        _add_counts(connection, changes)
-        _add_topics(connection, changes)
+        add_counts(connection, changes)
+        add_topics(connection, changes)
         lags = _lags(batch) if batch.live else {}
-        _add_sources(connection, changes, lags)
-        _update_completion(connection, {(topic, window) for _, window, topic in changes.windows})
+        add_sources(connection, changes, lags)
+        add_loaded(connection, [increment for _, increment in new])
+        update_completion(connection, {(topic, window) for _, window, topic in changes.windows})
         _write_unreadable(connection, batch.unreadable)
         _save_positions(connection, batch)
     return len(new)
@@ -132,8 +131,9 @@ def _names(connection: Connection, wanted: set[str]) -> dict[str, int]:
     return known
 
 
-def _add_counts(connection: Connection, changes: StoreChanges) -> None:
-    _upsert(
+def add_counts(connection: Connection, changes: StoreChanges) -> None:
+    """Add the sums of windows, outcomes, and seconds."""
+    upsert(
         connection,
         tables.windows,
         [
@@ -151,35 +151,26 @@ def _add_counts(connection: Connection, changes: StoreChanges) -> None:
         least=("first_sent",),
         most=("last_sent",),
     )
-    _upsert(
+    upsert(
         connection,
         tables.outcomes,
-        [
-            dict(
-                zip(
-                    ("topic", "window_start", "tier", "outcome", "messages"), (*key, n), strict=True
-                )
-            )
-            for key, n in changes.outcomes.items()
-        ],
+        _rows(("topic", "window_start", "tier", "outcome", "messages"), changes.outcomes),
         added=("messages",),
     )
-    _upsert(
+    upsert(
         connection,
         tables.progress,
-        [
-            dict(
-                zip(
-                    ("topic", "window_start", "tier", "second", "accounted"), (*key, n), strict=True
-                )
-            )
-            for key, n in changes.progress.items()
-        ],
+        _rows(("topic", "window_start", "tier", "second", "accounted"), changes.progress),
         added=("accounted",),
     )
 
 
-def _add_topics(connection: Connection, changes: StoreChanges) -> None:
+def _rows(columns: Sequence[str], sums: Mapping[Any, int]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, (*key, n), strict=True)) for key, n in sums.items()]
+
+
+def add_topics(connection: Connection, changes: StoreChanges) -> None:
+    """Note when each tier counted a topic."""
     span: dict[tuple[str, str], tuple[int, int]] = {}
     for (tier, _, topic), change in changes.windows.items():
         first, last = span.get((tier, topic), (change.first_sent, change.last_sent))
@@ -188,7 +179,21 @@ def _add_topics(connection: Connection, changes: StoreChanges) -> None:
         {"tier": tier, "topic": topic, "first_sent": first, "last_sent": last}
         for (tier, topic), (first, last) in span.items()
     ]
-    _upsert(connection, tables.topics, rows, least=("first_sent",), most=("last_sent",))
+    upsert(connection, tables.topics, rows, least=("first_sent",), most=("last_sent",))
+
+
+def add_loaded(connection: Connection, new: Iterable[Increment]) -> None:
+    """Record how far the loader has read each partition: the newest commit says it."""
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    for one in new:
+        for part in one.ranges:
+            key, told = (one.topic, part.partition), (one.sent_at, part.end)
+            found[key] = max(told, found.get(key, told))
+    rows = [
+        {"topic": topic, "partition": partition, "loaded": end, "loaded_at": at}
+        for (topic, partition), (at, end) in found.items()
+    ]
+    upsert(connection, tables.log_positions, rows, if_later=("loaded_at", ("loaded",)))
 
 
 def _lags(batch: IncrementBatch) -> dict[tuple[str, str, str], int]:
@@ -201,9 +206,10 @@ def _lags(batch: IncrementBatch) -> dict[tuple[str, str, str], int]:
     return lags
 
 
-def _add_sources(
+def add_sources(
     connection: Connection, changes: StoreChanges, lags: Mapping[tuple[str, str, str], int]
 ) -> None:
+    """Add the unsettled messages of the sources, and note when they reported."""
     rows = [
         {
             "tier": who[0],
@@ -216,7 +222,7 @@ def _add_sources(
         }
         for who, source in changes.sources.items()
     ]
-    _upsert(
+    upsert(
         connection,
         tables.sources,
         rows,
@@ -227,7 +233,7 @@ def _add_sources(
     )
 
 
-def _update_completion(connection: Connection, touched: set[tuple[str, int]]) -> None:
+def update_completion(connection: Connection, touched: set[tuple[str, int]]) -> None:
     """Set the completion time of each tier in the changed windows."""
     c = tables.windows.c
     for keys in _chunks(sorted(touched)):
@@ -310,30 +316,6 @@ def _save_positions(connection: Connection, batch: IncrementBatch) -> None:
     rows = [{"partition": p, "next_offset": offset} for p, offset in batch.end.items()]
     if rows:
         connection.execute(insert(tables.positions), rows)
-
-
-def _upsert(
-    connection: Connection,
-    table: Table,
-    rows: list[dict[str, Any]],
-    *,
-    added: Sequence[str] = (),
-    least: Sequence[str] = (),
-    most: Sequence[str] = (),
-    newest: Sequence[str] = (),
-) -> None:
-    """Insert rows, or merge them into existing ones."""
-    if not rows:
-        return
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(table)
-    old, new = table.c, statement.excluded
-    merged: dict[str, Any] = {name: old[name] + new[name] for name in added}
-    merged |= {n: case((new[n] < old[n], new[n]), else_=old[n]) for n in least}
-    merged |= {n: case((new[n] > old[n], new[n]), else_=old[n]) for n in most}
-    merged |= {n: func.coalesce(new[n], old[n]) for n in newest}
-    keys = [column.name for column in table.primary_key]
-    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=merged), rows)
 
 
 def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:

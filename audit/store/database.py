@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, inspect
+from sqlalchemy.schema import CreateColumn
 
 from headworks._audit.store import tables
 from headworks._server.database import Database, Step, now_ms
 
-__all__ = ["AuditStore"]
+SALVAGE = "headworks audit salvage"
 
 
 def _first_tables(connection: Connection) -> None:
@@ -20,11 +21,23 @@ def _first_tables(connection: Connection) -> None:
     connection.execute(insert(tables.own.state).values(id=1, revision=0))
 
 
-_STEPS: Sequence[Step] = (("first tables", _first_tables),)
+def _log_positions(connection: Connection) -> None:
+    """Add the columns and the table of cuts to a store that was made without them."""
+    tables.log_positions.create(connection, checkfirst=True)
+    known = {column["name"] for column in inspect(connection).get_columns(tables.windows.name)}
+    for column in (tables.windows.c.passed, tables.windows.c.marked):
+        if column.name not in known:
+            definition = CreateColumn(column).compile(connection)
+            connection.exec_driver_sql(f"ALTER TABLE {tables.windows.name} ADD COLUMN {definition}")
+    for index in tables.windows.indexes:
+        index.create(connection, checkfirst=True)
+
+
+_STEPS: Sequence[Step] = (("first tables", _first_tables), ("log positions", _log_positions))
 
 
 class AuditStore(Database):
     """The store at a URL (`sqlite:///FILE`, `postgresql://..`). Errors are those of `Database`."""
 
     def __init__(self, store: str, *, clock: Callable[[], int] = now_ms) -> None:
-        super().__init__(store, tables.own, _STEPS, clock=clock)
+        super().__init__(store, tables.own, _STEPS, salvage=SALVAGE, clock=clock)

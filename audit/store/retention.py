@@ -15,8 +15,6 @@ from sqlalchemy import Connection, delete, func, insert, select, tuple_
 from headworks._audit.store import tables
 from headworks._audit.store.database import AuditStore
 
-__all__ = ["Retention", "remove_expired"]
-
 _MAX_ROWS = 20_000
 _MAX_GROUPS = 200
 _DAY_MS = 86_400_000

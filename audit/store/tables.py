@@ -22,31 +22,14 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    text,
 )
 
 from headworks._server.database import bookkeeping
 
-__all__ = [
-    "CLUSTER",
-    "COUNTED",
-    "MISSED",
-    "alerts",
-    "facts",
-    "increments",
-    "metadata",
-    "names",
-    "outcomes",
-    "own",
-    "positions",
-    "progress",
-    "sources",
-    "topics",
-    "unreadable",
-    "windows",
-]
-
-# Names in `facts`: the cluster whose topic was read, and how many messages were gone before.
-CLUSTER, MISSED = "cluster", "missed"
+# Names in `facts`: the cluster whose topic was read, how many messages were gone before, the
+# thresholds of the reconciler that keeps the store, and when it last checked it.
+CLUSTER, MISSED, THRESHOLDS, CHECKED = "cluster", "missed", "thresholds", "checked"
 
 metadata = MetaData()
 own = bookkeeping(metadata, prefix="audit_")
@@ -63,6 +46,24 @@ COUNTED = (
     "late",
     "gone",
     "bytes",
+)
+
+# The windows of the producers with messages that the loader may still reach.
+NOT_PASSED = text("passed <> delivered + unresolved")
+
+# The loader's next offset and the time of its commit, the log's bounds when they were last asked
+# for, and the end of the log at the last cut (null: there is none).
+log_positions = Table(
+    "audit_log_positions",
+    metadata,
+    Column("topic", String, primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("loaded", BigInteger),
+    Column("loaded_at", BigInteger),
+    Column("log_start", BigInteger),
+    Column("log_end", BigInteger),
+    Column("marked", BigInteger),
+    sqlite_with_rowid=False,
 )
 
 positions = Table(
@@ -117,7 +118,17 @@ windows = Table(
     Column("first_sent", BigInteger, nullable=False),
     Column("last_sent", BigInteger, nullable=False),
     Column("complete_at", BigInteger),
+    # Of the delivered and unresolved messages: how many are at offsets that the loader has passed,
+    # and how many are before the offsets of `log_positions.marked` (`cuts`).
+    Column("passed", BigInteger, nullable=False, server_default="0"),
+    Column("marked", BigInteger, nullable=False, server_default="0"),
     Index("audit_windows_by_topic", "topic", "window_start"),
+    Index(
+        "audit_windows_not_passed",
+        "topic",
+        sqlite_where=NOT_PASSED,
+        postgresql_where=NOT_PASSED,
+    ),
     sqlite_with_rowid=False,
 )
 

@@ -52,8 +52,6 @@ from headworks.codec import event_type
 from headworks.registry_client import RegistryClient
 from producer_sdk import Producer, WhenFull
 
-__all__ = ["TITLE", "run"]
-
 TITLE = "The audit: the cost of counting, and the reconciler"
 US = "headworks"
 UNCOUNTED = "delivery report, no count"

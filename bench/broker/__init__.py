@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from bench.broker import batching, latency, netdb, scale
+from bench.broker import batching, latency, netdb, payload, scale
 from bench.broker.clients import Clients, compile_c, compile_java
 from bench.broker.contender import Contender, started
 from bench.broker.kafka_like import ApacheKafka, Headworks, KafkaLike
@@ -14,8 +14,6 @@ from bench.broker.packages import ACTIVEMQ, COMPILER, KAFKA_CLIENT, NATS, RABBIT
 from bench.broker.peers import ActiveMq, Nats, RabbitMq
 from bench.frame import Bench
 from headworks.errors import HeadworksError
-
-__all__ = ["TITLE", "run"]
 
 TITLE = "The broker and its peers, native clients, 200-byte messages"
 
@@ -32,6 +30,7 @@ def run(bench: Bench) -> None:
             netdb.run(bench, [ours, *peers])
             latency.run(bench, [ours, *(one for one in peers if isinstance(one, KafkaLike))])
         batching.run(bench, ours)
+        payload.run(bench)
         scale.run(bench, ours, clients)
 
 

@@ -10,8 +10,6 @@ from bench.broker.contender import SIZE
 from bench.broker.kafka_like import BATCHES, KafkaLike
 from bench.frame import Bench
 
-__all__ = ["run"]
-
 _US = "headworks"
 _RATE = "messages/s"
 _BATCH_200 = ("batch.num.messages=200",)

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from headworks.errors import RefusedError
 
-__all__ = ["Answer", "Clients", "collect", "compile_c", "compile_java", "spawn"]
-
 _SOURCES = Path(__file__).parent / "clients"
 _JARS = Path("/usr/share/activemq/lib")
 _MORE_JARS = ("/usr/share/java/hawtbuf.jar", "/usr/share/java/slf4j-nop.jar")

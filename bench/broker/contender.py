@@ -16,8 +16,6 @@ from bench.broker.clients import Answer
 from bench.frame import Bench
 from bench.processes import Spent
 
-__all__ = ["SIZE", "Contender", "started", "stored"]
-
 SIZE = 200  # bytes of a message, as in the paper
 
 

@@ -19,8 +19,6 @@ from bench.processes import Spent, Usage
 from headworks._server import child_process
 from headworks.errors import UsageError
 
-__all__ = ["BATCHES", "FLUSH", "ApacheKafka", "Headworks", "KafkaLike"]
-
 FLUSH = {"flush.messages": "100000", "flush.ms": "200"}
 BATCHES = {
     "batch 1": ("batch.num.messages=1",),

@@ -12,8 +12,6 @@ from bench.broker.contender import started
 from bench.broker.kafka_like import Headworks, KafkaLike
 from bench.frame import Bench
 
-__all__ = ["run"]
-
 _CASES = (
     ("one send, acks=1", "latency", ("acks=1", "linger.ms=0")),
     ("one send, acks=all", "latency", ("acks=all", "linger.ms=0")),

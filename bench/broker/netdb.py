@@ -21,8 +21,6 @@ from bench.frame import Bench
 from bench.machine import let_others_rest, touch_pages
 from headworks.errors import HeadworksError
 
-__all__ = ["run"]
-
 _RATE = "messages/s"
 _COST = "us/message"
 # Messages per case: as many as take some seconds.

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from headworks.errors import UnreachableError
 
-__all__ = ["ACTIVEMQ", "COMPILER", "KAFKA_CLIENT", "NATS", "RABBITMQ", "Needed", "provide"]
-
 _POLICY = Path("/usr/sbin/policy-rc.d")
 _REFUSE = "#!/bin/sh\nexit 101\n"
 

@@ -20,8 +20,6 @@ from bench.broker.contender import SIZE, stored
 from bench.processes import Spent, Usage
 from headworks.errors import UnreachableError
 
-__all__ = ["ActiveMq", "Nats", "RabbitMq"]
-
 _PATIENCE = 90.0
 
 

@@ -17,8 +17,6 @@ from bench.broker.contender import SIZE
 from bench.broker.kafka_like import BATCHES, KafkaLike
 from bench.frame import Bench
 
-__all__ = ["run"]
-
 _US = "headworks"
 _RATE = "messages/s"
 _ERROR_AFTER_NAME = 4 + 4 + 4 + 2 + 4 + 4  # of a produce reply's frame, but for the topic's name

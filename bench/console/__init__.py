@@ -32,8 +32,6 @@ from headworks._audit_counting import WINDOW_MS, window_of
 from headworks._server import child_process
 from headworks.registry_client import RegistryClient
 
-__all__ = ["TITLE", "run"]
-
 TITLE = "The console: pages over a large installation"
 US = "headworks"
 WINDOWS = 36

@@ -10,8 +10,6 @@
 from bench.coordination import failover, mirror, rebalancing, takeover, writes
 from bench.frame import Bench
 
-__all__ = ["TITLE", "run"]
-
 TITLE = "Coordination"
 
 _SECTIONS = (failover.run, writes.run, rebalancing.run, takeover.run, mirror.run)

@@ -10,11 +10,9 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from headworks._cli.stack.embedded_zookeeper import Ensemble
+from headworks._cli.stack.embedded_zookeeper import EmbeddedZooKeeper
 from headworks._server import child_process
 from headworks.errors import UnreachableError
-
-__all__ = ["Peers", "peers", "until"]
 
 PATIENCE = 120.0
 _QUIET: dict[str, str | int | float | bool] = {"log_level": 0}
@@ -33,7 +31,7 @@ def until(holds: Callable[[], bool]) -> float:
 class Peers:
     """The brokers by id; each comes back at its address."""
 
-    def __init__(self, folder: Path, zookeeper: Ensemble, session: float) -> None:
+    def __init__(self, folder: Path, zookeeper: EmbeddedZooKeeper, session: float) -> None:
         self.zookeeper = zookeeper
         self.brokers: dict[int, child_process.Service] = {}
         self._folder = folder
@@ -80,7 +78,7 @@ class Peers:
 def peers(folder: Path, *, session: float, count: int = 3) -> Iterator[Peers]:
     """A running cluster, ended with the block."""
     folder.mkdir(parents=True, exist_ok=True)
-    with Ensemble(folder / "zookeeper") as zookeeper, ExitStack() as ending:
+    with EmbeddedZooKeeper(folder / "zookeeper") as zookeeper, ExitStack() as ending:
         made = Peers(folder, zookeeper, session)
         for number in range(1, count + 1):
             made.start(number)

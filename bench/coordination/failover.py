@@ -18,8 +18,6 @@ from bench.coordination.brokers import PATIENCE, Peers, peers, until
 from bench.frame import Bench
 from headworks._broker.coordination.assignment import coordinator_of
 
-__all__ = ["run"]
-
 _TOPIC = "missed"
 _VICTIM = 2
 _OTHER = 1

@@ -22,8 +22,6 @@ from bench.processes import Usage
 from headworks._server import child_process
 from headworks.errors import UnreachableError
 
-__all__ = ["run"]
-
 _PARTITIONS = 4
 _SIZES = (200, 1000)
 _MB = 1e6

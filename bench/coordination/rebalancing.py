@@ -18,11 +18,9 @@ from bench.frame import Bench
 from consumer_sdk._zookeeper_group import MemberTiming, ZooKeeperMember
 from consumer_sdk._zookeeper_group.member import Handover
 from consumer_sdk._zookeeper_group.subscription import subscription
-from headworks._cli.stack.embedded_zookeeper import Ensemble
+from headworks._cli.stack.embedded_zookeeper import EmbeddedZooKeeper
 from headworks._zookeeper import BrokerNode, TopicNode, open_session, paths
 from headworks.errors import UnreachableError
-
-__all__ = ["run"]
 
 _MEMBERS = (2, 4, 8)
 _PARTITIONS = (10, 100, 1000)
@@ -150,7 +148,7 @@ def _measure(bench: Bench, zookeeper: str, partitions: int, count: int, name: st
 def _topics(bench: Bench, partitions: Sequence[int]) -> Iterator[str]:
     """A ZooKeeper with a broker that is said to live, and topics of so many partitions."""
     with (
-        Ensemble(bench.folder / "zookeeper") as zookeeper,
+        EmbeddedZooKeeper(bench.folder / "zookeeper") as zookeeper,
         open_session(zookeeper.address) as session,
     ):
         for path in (paths.BROKERS, paths.TOPICS):

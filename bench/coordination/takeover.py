@@ -20,14 +20,12 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bench.frame import Bench
-from headworks._cli.stack.embedded_zookeeper import Ensemble
+from headworks._cli.stack.embedded_zookeeper import EmbeddedZooKeeper
 from headworks._server import child_process
 from headworks._wire import prefix
 from headworks.errors import UnreachableError
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
-
-__all__ = ["run"]
 
 _TOPIC = "takeover"
 _LIMIT = 90.0
@@ -65,7 +63,7 @@ def run(bench: Bench) -> None:
     """Kill one of two, in both kinds of groups, by session timeout."""
     timeouts = (2.0, 6.0) if bench.quick else (2.0, 6.0, 15.0)
     with ExitStack() as stack:
-        zookeeper = stack.enter_context(Ensemble(bench.folder / "takeover-zookeeper"))
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(bench.folder / "takeover-zookeeper"))
         store = f"sqlite:///{bench.folder / 'takeover.db'}"
         start = ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
         registry = stack.enter_context(child_process.start(start))

@@ -30,8 +30,6 @@ from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
 
-__all__ = ["TITLE", "run"]
-
 TITLE = "The Hadoop loader: broker to committed Parquet, beside fastavro and Spark's Kafka source"
 WAYS = {
     "compiled": "headworks, compiled loops",

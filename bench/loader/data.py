@@ -26,8 +26,6 @@ from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
 from producer_sdk._generator import generate, write
 
-__all__ = ["TEN_MINUTES_MS", "WEEK_MS", "Events", "flights", "page_views", "send"]
-
 _CATALOGUE = Path(__file__).resolve().parents[2] / "schemas"
 _DISTINCT = 20_000
 WEEK_MS = 7 * 86_400_000

@@ -23,8 +23,6 @@ from bench.loader.data import Events
 from hadoop_loader._storage.parquet_encodings import dictionary_columns
 from hadoop_loader._storage.staging import write_parquet
 
-__all__ = ["compare"]
-
 _TURNS = 3
 
 

@@ -1,7 +1,7 @@
 """One task on one core, without Spark: `python -m bench.loader.phases JSON` prints what it took.
 
-Rules: the same function runs as in a Spark task; what is loaded once per process (the compiled
-loops) is loaded before the clock starts, and told apart as `start`.
+Rules: the same function runs as in a Spark task; what a process does once (imports, decoders) is
+done before the clock starts, and told apart as `start`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import Fetcher, KafkaFetcher
 from hadoop_loader._fetch.ranges import FetchRange
-from hadoop_loader._jit.backend import BackendSelector
 from hadoop_loader._tasks.load_task import (
     LoadTask,
     TaskManifest,
@@ -28,10 +27,7 @@ from hadoop_loader._tasks.load_task import (
 from headworks._kafka.client_properties import client_properties
 from headworks._wire import HEADER_SIZE
 
-__all__ = ["main"]
-
 Measure = dict[str, Any]
-NEVER = 1 << 60
 
 
 def main(text: str) -> None:
@@ -40,25 +36,24 @@ def main(text: str) -> None:
     ranges = [FetchRange(given["topic"], p, 0, end) for p, end in enumerate(given["ends"])]
     folder = Path(given["folder"])
     ways: dict[str, Callable[[], Measure]] = {
-        "compiled": lambda: _ours(given, ranges, folder, 0),
-        "generated": lambda: _ours(given, ranges, folder, NEVER),
+        "compiled": lambda: _ours(given, ranges, folder, compiled=True),
+        "generated": lambda: _ours(given, ranges, folder, compiled=False),
         "fastavro": lambda: _fastavro(given, ranges, folder),
     }
     sys.stdout.write(json.dumps(ways[given["way"]]()))
 
 
-def _ours(given: Measure, ranges: Sequence[FetchRange], folder: Path, after: int) -> Measure:
+def _ours(given: Measure, ranges: Sequence[FetchRange], folder: Path, *, compiled: bool) -> Measure:
     writer = WriterSchema(given["schema_id"], 1, given["schema"])
     plan = TopicPlan(given["topic"], "t", given["topic"], writer, (writer,))
     client = client_properties(given["bootstrap"])
-    backend = BackendSelector(after)
 
     def run(name: str, part: Sequence[FetchRange]) -> TaskManifest:
         staging = folder / name
         staging.mkdir(parents=True)
         task = LoadTask(1, tuple(part), {given["topic"]: plan}, staging)
-        with BrokerFetcher(client, backend=backend) as fetcher:
-            return run_load_task(task, fetcher, backend)
+        with BrokerFetcher(client, compiled=compiled) as fetcher:
+            return run_load_task(task, fetcher, compiled=compiled)
 
     began = time.perf_counter()
     run("warm", [FetchRange(r.topic, r.partition, 0, min(r.end, 100)) for r in ranges])

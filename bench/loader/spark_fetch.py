@@ -18,8 +18,6 @@ from pathlib import Path
 
 from headworks.errors import UnreachableError, UsageError
 
-__all__ = ["SPARK_VERSION", "Peer", "fetch_peer"]
-
 SPARK_VERSION = "4.0.0"
 _SPARK_JARS = (
     "spark-sql-kafka-0-10_2.13",

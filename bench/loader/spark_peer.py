@@ -14,8 +14,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-__all__ = ["main"]
-
 
 def main(text: str) -> None:
     """Load the topic twice in one session, and print what the second time took."""

@@ -27,8 +27,6 @@ from headworks.compatibility import check_pair
 from headworks.registry_client import RegistryClient
 from headworks.schema import parse
 
-__all__ = ["TITLE", "run"]
-
 TITLE = "The schema registry: reads, registrations and checks, beside a plain FastAPI route"
 US = "headworks"
 PLAIN = "plain FastAPI route"

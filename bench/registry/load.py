@@ -19,8 +19,6 @@ from dataclasses import dataclass
 
 from headworks.errors import UsageError
 
-__all__ = ["Load", "drive", "get", "post"]
-
 _TYPE = "application/vnd.schemaregistry.v1+json"
 
 
@@ -44,12 +42,12 @@ class Load:
 
 def get(path: str) -> bytes:
     """A GET request."""
-    return f"GET {path} HTTP/1.1\r\nHost: bench\r\nAccept: {_TYPE}\r\n\r\n".encode()
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {_TYPE}\r\n\r\n".encode()
 
 
 def post(path: str, body: bytes) -> bytes:
     """A POST request."""
-    head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: {_TYPE}\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {_TYPE}\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 

@@ -14,8 +14,6 @@ from fastapi import FastAPI
 
 from bench.registry.schemas import event
 
-__all__ = ["app"]
-
 app = FastAPI()
 _SCHEMAS = {number: {"schemaType": "AVRO", "schema": event(20, number)} for number in range(1, 101)}
 

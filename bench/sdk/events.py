@@ -13,8 +13,6 @@ from typing import Any
 
 from producer_sdk._generator import generate, write
 
-__all__ = ["TOPIC", "Measured", "prepare"]
-
 TOPIC = "page_views"
 _SCHEMA: dict[str, Any] = {
     "type": "record",

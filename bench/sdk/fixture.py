@@ -13,8 +13,6 @@ import sys
 from bench.frame import Bench
 from headworks.errors import HeadworksError
 
-__all__ = ["fixture_start"]
-
 _TEST = """
 import pathlib
 import time

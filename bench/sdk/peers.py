@@ -13,8 +13,6 @@ from typing import Any
 from bench.frame import Bench
 from bench.sdk.events import Measured
 
-__all__ = ["dataclasses_avroschema"]
-
 _NAME = "dataclasses-avroschema"
 
 

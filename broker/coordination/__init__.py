@@ -1,8 +1,8 @@
 """The coordination store: topics, configs, committed offsets, producer ids, and other brokers."""
 
+from headworks._broker.coordination.committed_offset import CommittedOffset
 from headworks._broker.coordination.interface import (
     ClusterMember,
-    CommittedOffset,
     ConfigChange,
     Coordination,
     StoreFailureError,

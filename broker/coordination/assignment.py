@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
-__all__ = ["assign", "coordinator_of", "load_of"]
-
 
 def assign(
     count: int, brokers: Iterable[int], load: Mapping[int, int], present: tuple[int, ...] = ()

@@ -8,6 +8,7 @@ messages. The caller holds the lock of the folder.
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,10 +16,9 @@ from pathlib import Path
 from headworks._atomic_file import replace_file
 from headworks.errors import CorruptError, UsageError
 
-__all__ = ["FolderIdentity", "claim_folder", "refuse_cluster_folder"]
-
 _FILE_NAME = "cluster.json"
 _LOCAL_STORE_NAME = "coordination.sqlite"
+_PARTITION = re.compile(r"[A-Za-z0-9._-]{1,249}-(0|[1-9][0-9]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,17 @@ def refuse_cluster_folder(path: Path) -> None:
         )
 
 
+def partition_folders(logs: Path) -> list[Path]:
+    """Return the folders in `logs` that hold the log of a partition, by their names and files."""
+    if not logs.is_dir():
+        return []
+    return [
+        path
+        for path in sorted(logs.iterdir())
+        if _PARTITION.fullmatch(path.name) and path.is_dir() and any(path.glob("*.log"))
+    ]
+
+
 def _read(path: Path) -> FolderIdentity | None:
     file = path / _FILE_NAME
     try:
@@ -75,5 +86,5 @@ def _read(path: Path) -> FolderIdentity | None:
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CorruptError(
             f"{file} cannot be read: {error!r}",
-            fix="restore it from a copy; it names the folder, the cluster and the broker",
+            fix="restore it from a copy of the folder (docs/backup.md); it never changes",
         ) from None

@@ -16,22 +16,15 @@ Rules:
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
+from uuid import UUID, uuid4
 
+from headworks._broker.coordination.committed_offset import CommittedOffset
+from headworks._broker.coordination.transaction_store import TransactionStore
 from headworks.errors import RefusedError
-
-__all__ = [
-    "ClusterMember",
-    "CommittedOffset",
-    "ConfigChange",
-    "Coordination",
-    "PartitionKey",
-    "StoreFailureError",
-    "Topic",
-    "TopicExistsError",
-]
 
 PartitionKey = tuple[str, int]
 # Returns the new configs of a topic for its present ones.
@@ -49,6 +42,17 @@ class StoreFailureError(RefusedError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code=_KAFKA_STORAGE_ERROR)
+
+
+def new_topic_id() -> UUID:
+    """Return a random id (version 4), as Kafka makes them: printed, it does not start with '-'.
+
+    Kafka's reserved ids are not of version 4.
+    """
+    while True:
+        new = uuid4()
+        if not urlsafe_b64encode(new.bytes).startswith(b"-"):
+            return new
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +73,11 @@ class Topic:
     configs: Mapping[str, str] = field(default_factory=dict)  # those that differ from the defaults
     deleting: bool = False
     left: tuple[int, ...] = ()  # while deleting: the brokers that still have files of it
+    topic_id: UUID = field(default_factory=lambda: new_topic_id())  # another one if it is recreated
 
     def of(self, broker: int) -> tuple[int, ...]:
         """Return the partitions of a broker."""
         return tuple(index for index, at in enumerate(self.assignment) if at == broker)
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """The committed offset of a group in a partition."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
 
 
 class Coordination(Protocol):
@@ -145,25 +141,37 @@ class Coordination(Protocol):
     async def allocate_producer_ids(self, count: int) -> int:
         """Return the first of `count` new producer ids."""
 
+    async def skip_producer_ids(self, first: int) -> None:
+        """Allocate no producer id below `first`: logs hold batches of those."""
+
     async def commit_offsets(
-        self, group: str, offsets: Mapping[PartitionKey, CommittedOffset]
+        self, group: str, offsets: Mapping[PartitionKey, CommittedOffset], protocol_type: str = ""
     ) -> None:
-        """Store committed offsets of a group, all or none (of some hundreds)."""
+        """Store committed offsets of a group, all or none (of some hundreds).
+
+        An offset with a topic id is never an offset of another topic of that name.
+
+        `protocol_type` is that of the group's members; empty if no member commits.
+        """
 
     async def offsets(self, group: str) -> dict[PartitionKey, CommittedOffset]:
-        """Return all committed offsets of a group."""
+        """Return the committed offsets of a group in the topics that exist now."""
 
-    async def groups(self) -> list[str]:
-        """Return the groups that have committed offsets."""
+    async def groups(self) -> dict[str, str]:
+        """Return the groups that have committed offsets, and the protocol type of each."""
 
-    async def has_offsets(self, group: str) -> bool:
-        """Return whether a group has committed offsets."""
+    async def group_type(self, group: str) -> str | None:
+        """Return the protocol type of a group, "" if it had no members; None without offsets."""
 
     async def has_members(self, group: str) -> bool:
         """Return whether a group has decentralized consumers now."""
 
     async def delete_offsets(self, group: str, keys: Iterable[PartitionKey] | None = None) -> None:
         """Delete committed offsets of a group: those of `keys`, or all."""
+
+    @property
+    def transactions(self) -> TransactionStore | None:
+        """The transactions; None if this store has none, as that of a cluster."""
 
     async def close(self) -> None:
         """Close the store."""

@@ -17,52 +17,77 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+from headworks._broker.coordination.committed_offset import CommittedOffset
+from headworks._broker.coordination.folder import partition_folders
 from headworks._broker.coordination.interface import (
     ClusterMember,
-    CommittedOffset,
     ConfigChange,
     PartitionKey,
     StoreFailureError,
     Topic,
     TopicExistsError,
+    new_topic_id,
 )
+from headworks._broker.coordination.local_transactions import TABLES as TRANSACTION_TABLES
+from headworks._broker.coordination.local_transactions import LocalTransactions
 from headworks._broker.repeated_failure import RepeatedFailure
+from headworks._server.checked_sqlite import row_checksums
+from headworks._server.checked_sqlite.check import check
 from headworks.errors import CorruptError, UsageError
-
-__all__ = ["LocalCoordination"]
 
 _log = logging.getLogger(__name__)
 
+_ADOPT = "`headworks broker adopt`, which makes topics from the folders of their partitions"
+
+_DAMAGED = (
+    "stop the broker, and restore the store from a copy (docs/backup.md), or keep what is intact"
+    " with `headworks broker salvage`"
+)
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS topics (
     name TEXT PRIMARY KEY, partitions INTEGER NOT NULL, configs TEXT NOT NULL,
-    deleting INTEGER NOT NULL DEFAULT 0);
+    deleting INTEGER NOT NULL DEFAULT 0, topic_id BLOB);
 CREATE TABLE IF NOT EXISTS offsets (
     member_group TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
     next_offset INTEGER NOT NULL, leader_epoch INTEGER NOT NULL, metadata TEXT NOT NULL,
+    topic_id BLOB,
     PRIMARY KEY (member_group, topic, partition)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS group_types (
+    member_group TEXT PRIMARY KEY, protocol_type TEXT NOT NULL) WITHOUT ROWID;
 """
-_SELECT_TOPICS = "SELECT name, partitions, configs, deleting FROM topics"
+_SELECT_TOPICS = "SELECT name, partitions, configs, deleting, topic_id FROM topics"
 _PRODUCER_ID_BLOCK = 1000
 
 
 class LocalCoordination:
-    """The store in the file `path`, created if it is missing. `broker` has all partitions."""
+    """The store in the file `path`. `broker` has all partitions.
+
+    A missing file is created. Raises CorruptError if it is damaged, or if it is missing or empty
+    and logs lie beside it, unless `adopting`.
+    """
 
     lease_valid = True  # the lock of the data folder excludes other brokers
 
-    def __init__(self, path: Path, broker: int = 1) -> None:
+    def __init__(self, path: Path, broker: int = 1, *, adopting: bool = False) -> None:
         self.members: dict[int, ClusterMember] = {}
         self._broker = broker
+        self._path = path
+        self._logs = [one.name for one in partition_folders(path.with_name("logs"))]
         self._producer_ids = range(0)  # producer ids that are allocated but not used
         self._write_failures = RepeatedFailure(_log, "the coordination store cannot be written now")
+        check(path, _DAMAGED, flushes=False)
         try:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
+            row_checksums.prepare(self._db)
             self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.executescript(_TABLES)
+            self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES}{TRANSACTION_TABLES}")
+            self._add_missing_columns()
+            row_checksums.protect(self._db)
+            self._db.execute("COMMIT")
         except sqlite3.OperationalError as error:
             raise UsageError(
                 f"the coordination store {path} cannot be opened: {error}",
@@ -71,9 +96,15 @@ class LocalCoordination:
         except sqlite3.DatabaseError as error:
             raise CorruptError(
                 f"{path} is not a readable coordination store: {error}",
-                fix="restore it from a copy; the logs beside it are untouched",
+                fix=f"if nothing is left of it, move it away and run {_ADOPT}. Otherwise"
+                f" {_DAMAGED}",
             ) from None
-        self.cluster_id = self._cluster_id()
+        self.transactions = LocalTransactions(
+            path, partial(self._transaction, durable=False), self._store_offsets
+        )
+        self._typed_groups: set[str] = set()  # whose protocol type is stored
+        self.cluster_id = self._cluster_id(adopting=adopting)
+        self._add_missing_ids()
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Do nothing: only the caller changes anything."""
@@ -95,10 +126,28 @@ class LocalCoordination:
         """See `Coordination`."""
         return [self._topic(row) for row in self._db.execute(_SELECT_TOPICS)]
 
-    def _topic(self, row: tuple[str, int, str, int]) -> Topic:
-        name, count, configs, deleting = row
+    def _topic(self, row: tuple[str, int, str, int, bytes]) -> Topic:
+        name, count, configs, deleting, topic_id = row
         own = (self._broker,)
-        return Topic(name, own * count, json.loads(configs), bool(deleting), own)
+        return Topic(
+            name, own * count, json.loads(configs), bool(deleting), own, uuid.UUID(bytes=topic_id)
+        )
+
+    def _add_missing_columns(self) -> None:
+        for table in ("topics", "offsets"):
+            if "topic_id" not in row_checksums.columns(self._db, table):
+                self._db.execute(f"ALTER TABLE {table} ADD COLUMN topic_id BLOB")
+
+    def _add_missing_ids(self) -> None:
+        """Give an id to each topic of a release that had no topic ids."""
+        without = "SELECT name FROM topics WHERE topic_id IS NULL"
+        names = [name for (name,) in self._db.execute(without)]
+        if names:
+            with self._transaction() as db:
+                db.executemany(
+                    "UPDATE topics SET topic_id = ? WHERE name = ?",
+                    [(new_topic_id().bytes, name) for name in names],
+                )
 
     async def read_topic(self, name: str) -> Topic | None:
         """See `Coordination`."""
@@ -110,8 +159,13 @@ class LocalCoordination:
         try:
             with self._transaction() as db:
                 db.execute(
-                    "INSERT INTO topics (name, partitions, configs) VALUES (?, ?, ?)",
-                    (topic.name, len(topic.assignment), json.dumps(dict(topic.configs))),
+                    "INSERT INTO topics (name, partitions, configs, topic_id) VALUES (?, ?, ?, ?)",
+                    (
+                        topic.name,
+                        len(topic.assignment),
+                        json.dumps(dict(topic.configs)),
+                        topic.topic_id.bytes,
+                    ),
                 )
         except sqlite3.IntegrityError:
             raise TopicExistsError(f"topic {topic.name!r} exists already") from None
@@ -126,6 +180,11 @@ class LocalCoordination:
         with self._transaction() as db:
             db.execute("DELETE FROM topics WHERE name = ?", (name,))
             db.execute("DELETE FROM offsets WHERE topic = ?", (name,))
+            db.execute(
+                "DELETE FROM group_types"
+                " WHERE member_group NOT IN (SELECT member_group FROM offsets)"
+            )
+        self._typed_groups.clear()
 
     async def add_partitions(self, name: str, assignment: tuple[int, ...]) -> tuple[int, ...]:
         """See `Coordination`."""
@@ -157,37 +216,73 @@ class LocalCoordination:
         self._producer_ids = self._producer_ids[count:]
         return first
 
+    async def skip_producer_ids(self, first: int) -> None:
+        """See `Coordination`."""
+        if first > int(self._fact("next_producer_id") or 0):
+            with self._transaction() as db:
+                self._set_fact(db, "next_producer_id", str(first))
+
     async def commit_offsets(
-        self, group: str, offsets: Mapping[PartitionKey, CommittedOffset]
+        self, group: str, offsets: Mapping[PartitionKey, CommittedOffset], protocol_type: str = ""
     ) -> None:
         """See `Coordination`."""
         with self._transaction(durable=False) as db:
-            db.executemany(
-                "INSERT OR REPLACE INTO offsets VALUES (?, ?, ?, ?, ?, ?)",
-                [
-                    (group, topic, partition, at.offset, at.leader_epoch, at.metadata)
-                    for (topic, partition), at in offsets.items()
-                ],
-            )
+            self._store_offsets(db, group, protocol_type, offsets)
+        if protocol_type:
+            self._typed_groups.add(group)
+
+    def _store_offsets(
+        self,
+        db: sqlite3.Connection,
+        group: str,
+        protocol_type: str,
+        offsets: Mapping[PartitionKey, CommittedOffset],
+    ) -> None:
+        if protocol_type and group not in self._typed_groups:
+            db.execute("INSERT OR REPLACE INTO group_types VALUES (?, ?)", (group, protocol_type))
+        db.executemany(
+            "INSERT OR REPLACE INTO offsets VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (group, topic, partition, at.offset, at.leader_epoch, at.metadata, _bytes(at))
+                for (topic, partition), at in offsets.items()
+            ],
+        )
 
     async def offsets(self, group: str) -> dict[PartitionKey, CommittedOffset]:
         """See `Coordination`."""
         rows = self._db.execute(
-            "SELECT topic, partition, next_offset, leader_epoch, metadata FROM offsets"
-            " WHERE member_group = ?",
+            "SELECT topic, partition, next_offset, leader_epoch, metadata, topics.topic_id"
+            " FROM offsets JOIN topics ON topics.name = offsets.topic"
+            " WHERE member_group = ?"
+            " AND coalesce(offsets.topic_id, topics.topic_id) = topics.topic_id",
             (group,),
         )
-        return {(topic, partition): CommittedOffset(*at) for topic, partition, *at in rows}
+        return {
+            (topic, partition): CommittedOffset(offset, epoch, text, uuid.UUID(bytes=topic_id))
+            for topic, partition, offset, epoch, text, topic_id in rows
+        }
 
-    async def groups(self) -> list[str]:
-        """See `Coordination`."""
-        rows = self._db.execute("SELECT DISTINCT member_group FROM offsets")
-        return [group for (group,) in rows]
+    def ids_in_offsets(self) -> dict[str, uuid.UUID]:
+        """Return the ids of the topics that offsets are committed in, also of topics not known."""
+        rows = self._db.execute("SELECT topic, topic_id FROM offsets WHERE topic_id IS NOT NULL")
+        return {topic: uuid.UUID(bytes=topic_id) for topic, topic_id in rows}
 
-    async def has_offsets(self, group: str) -> bool:
+    async def groups(self) -> dict[str, str]:
         """See `Coordination`."""
-        asked = "SELECT 1 FROM offsets WHERE member_group = ? LIMIT 1"
-        return self._db.execute(asked, (group,)).fetchone() is not None
+        rows = self._db.execute(
+            "SELECT DISTINCT member_group, coalesce(protocol_type, '')"
+            " FROM offsets LEFT JOIN group_types USING (member_group)"
+        )
+        return dict(rows)
+
+    async def group_type(self, group: str) -> str | None:
+        """See `Coordination`."""
+        row = self._db.execute(
+            "SELECT coalesce(protocol_type, '') FROM offsets"
+            " LEFT JOIN group_types USING (member_group) WHERE member_group = ? LIMIT 1",
+            (group,),
+        ).fetchone()
+        return None if row is None else str(row[0])
 
     async def has_members(self, group: str) -> bool:  # noqa: ARG002, it is the interface's
         """Return false: decentralized consumers need ZooKeeper."""
@@ -198,6 +293,8 @@ class LocalCoordination:
         with self._transaction(durable=False) as db:
             if keys is None:
                 db.execute("DELETE FROM offsets WHERE member_group = ?", (group,))
+                db.execute("DELETE FROM group_types WHERE member_group = ?", (group,))
+                self._typed_groups.discard(group)
             else:
                 db.executemany(
                     "DELETE FROM offsets WHERE member_group = ? AND topic = ? AND partition = ?",
@@ -206,6 +303,7 @@ class LocalCoordination:
 
     async def close(self) -> None:
         """See `Coordination`."""
+        self.transactions.close()
         self._db.close()
 
     @contextmanager
@@ -224,10 +322,18 @@ class LocalCoordination:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 
-    def _cluster_id(self) -> str:
+    def _cluster_id(self, *, adopting: bool) -> str:
         known = self._fact("cluster_id")
         if known is not None:
             return known
+        if self._logs and not adopting:
+            self._db.close()
+            more = ", ..." if len(self._logs) > 5 else ""
+            raise CorruptError(
+                f"the coordination store {self._path} is missing or empty, and logs lie beside it:"
+                f" {', '.join(self._logs[:5])}{more}",
+                fix=f"restore it from a copy (docs/backup.md), or run {_ADOPT}",
+            )
         new = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         with self._transaction() as db:
             self._set_fact(db, "cluster_id", new)
@@ -240,3 +346,7 @@ class LocalCoordination:
     @staticmethod
     def _set_fact(db: sqlite3.Connection, name: str, value: str) -> None:
         db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+
+def _bytes(at: CommittedOffset) -> bytes | None:
+    return None if at.topic_id is None else at.topic_id.bytes

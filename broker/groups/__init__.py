@@ -1,5 +1,18 @@
-"""Consumer groups, the classic protocol: a state machine without clock, sockets, or storage."""
+"""Consumer groups: two state machines without clock, sockets, or storage, and their coordinator.
 
+`ClassicGroup` is the classic protocol, in which a member assigns. `ConsumerGroup` is that of
+KIP-848, in which the broker assigns.
+"""
+
+from headworks._broker.groups.assignors import ASSIGNORS
+from headworks._broker.groups.consumer_group import ConsumerGroup, ConsumerGroupTimes
+from headworks._broker.groups.consumer_members import (
+    ConsumerAnswer,
+    ConsumerGroupMember,
+    ConsumerHeartbeat,
+    SubscribableTopics,
+    TopicShape,
+)
 from headworks._broker.groups.coordinator import GroupCoordinator, GroupSettings
 from headworks._broker.groups.group import ClassicGroup
 from headworks._broker.groups.members import (
@@ -8,15 +21,28 @@ from headworks._broker.groups.members import (
     JoinResponse,
     RebalanceState,
     SyncResponse,
+    subscribed_topics,
 )
+from headworks._broker.groups.topic_pattern import InvalidPatternError, TopicPattern
 
 __all__ = [
+    "ASSIGNORS",
     "ClassicGroup",
     "ClassicGroupMember",
+    "ConsumerAnswer",
+    "ConsumerGroup",
+    "ConsumerGroupMember",
+    "ConsumerGroupTimes",
+    "ConsumerHeartbeat",
     "GroupCoordinator",
     "GroupSettings",
+    "InvalidPatternError",
     "JoinRequest",
     "JoinResponse",
     "RebalanceState",
+    "SubscribableTopics",
     "SyncResponse",
+    "TopicPattern",
+    "TopicShape",
+    "subscribed_topics",
 ]

@@ -4,6 +4,7 @@ Rules:
 
 - The clock and the timers are passed in (`call_at` is that of the event loop).
 - A group is in memory only while it has members. Its offsets are in the coordination store.
+- A group changes between the two protocols when its members do (see `mixed_group`).
 - The number of groups, the members of a group, and the bytes that all members take are bounded.
   Members that have only got an id count too.
 """
@@ -11,15 +12,35 @@ Rules:
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from headworks._broker.groups.consumer_group import ConsumerGroup, ConsumerGroupTimes
+from headworks._broker.groups.consumer_members import (
+    JOINING_EPOCH,
+    ConsumerAnswer,
+    ConsumerHeartbeat,
+    SubscribableTopics,
+    refused_heartbeat,
+)
 from headworks._broker.groups.group import ClassicGroup
-from headworks._broker.groups.members import JoinCallback, JoinRequest, JoinResponse
+from headworks._broker.groups.members import (
+    JoinCallback,
+    JoinRequest,
+    JoinResponse,
+    SyncCallback,
+    SyncResponse,
+)
+from headworks._broker.groups.mixed_group import (
+    downgraded,
+    heartbeat_mixed,
+    join_mixed,
+    leave_mixed,
+    sync_mixed,
+    upgraded,
+)
 from headworks._kafka.error_codes import ErrorCode
-
-__all__ = ["GroupCoordinator", "GroupSettings", "Timer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +55,7 @@ class GroupSettings:
     max_name: int = 1000  # characters
     max_protocols: int = 100
     max_bytes: int = 128 << 20  # of the fields of all members
+    consumer: ConsumerGroupTimes = field(default_factory=ConsumerGroupTimes)
 
 
 class Timer(Protocol):
@@ -46,6 +68,9 @@ class Timer(Protocol):
         """Return when it is due."""
 
 
+Group = ClassicGroup | ConsumerGroup
+
+
 class GroupCoordinator:
     """The groups of a broker. `clock` and `call_at` must use the same time."""
 
@@ -54,20 +79,27 @@ class GroupCoordinator:
         clock: Callable[[], float],
         call_at: Callable[[float, Callable[[str], None], str], Timer],
         settings: GroupSettings | None = None,
+        new_id: Callable[[str], str] | None = None,
     ) -> None:
-        self.groups: dict[str, ClassicGroup] = {}  # by name, those with members
+        self.groups: dict[str, Group] = {}  # by name, those with members
         self.clock = clock
         self._call_at = call_at
         self._settings = settings or GroupSettings()
+        self._new_id = new_id or _random_id  # makes a member id from a client id
         self._timers: dict[str, Timer] = {}  # the next deadline of each group
         self._sizes: dict[str, int] = {}  # bytes of each group
         self._size = 0  # bytes of all groups
+        self._revisions: dict[str, int] = {}  # of each group of the consumer protocol
+        self._settles_at = 0.0  # until then, members of an earlier coordinator may be reading
+        self._settle()
 
-    def find(self, name: str) -> ClassicGroup | None:
+    def find(self, name: str) -> Group | None:
         """Return a group, None if it has no members."""
         return self.groups.get(name)
 
-    def join(self, name: str, join: JoinRequest, reply: JoinCallback) -> None:
+    def join(
+        self, name: str, join: JoinRequest, reply: JoinCallback, topics: SubscribableTopics
+    ) -> None:
         """See `ClassicGroup.join`; creates the group if it is new."""
         settings = self._settings
         if not name or self.too_long(name):
@@ -90,12 +122,121 @@ class GroupCoordinator:
             if len(self.groups) >= settings.max_groups:
                 reply(JoinResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
                 return
-            group = self.groups[name] = ClassicGroup(name, _new_id, settings.initial_delay)
+            group = self.groups[name] = ClassicGroup(name, self._new_id, settings.initial_delay)
         if not join.member_id and group.member_count >= settings.max_members:
             reply(JoinResponse(ErrorCode.GROUP_MAX_SIZE_REACHED))
             return
-        group.join(self.clock(), join, reply)
-        self.changed(group)
+        if isinstance(group, ClassicGroup):
+            group.join(self.clock(), join, reply)
+            self.changed(group)
+            return
+        reply(join_mixed(group, self.clock(), join, topics, self._new_id))
+        self._after_heartbeat(group)
+
+    def sync(
+        self,
+        name: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        assignments: Mapping[str, bytes],
+        reply: SyncCallback,
+        *,
+        protocol_type: str | None = None,
+        protocol: str | None = None,
+    ) -> None:
+        """See `ClassicGroup.sync`."""
+        group, now = self.groups.get(name), self.clock()
+        member = member_id, instance_id, generation
+        if group is None:
+            reply(SyncResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+        elif not self.has_room(sum(map(len, assignments.values()))):
+            reply(SyncResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        elif isinstance(group, ClassicGroup):
+            group.sync(
+                now,
+                *member,
+                assignments,
+                reply,
+                protocol_type=protocol_type,
+                protocol=protocol,
+            )
+            self.changed(group)
+        else:
+            synced = sync_mixed(group, now, *member, protocol_type=protocol_type, protocol=protocol)
+            reply(synced)
+            self._after_heartbeat(group)
+
+    def heartbeat(
+        self, name: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """See `ClassicGroup.heartbeat`."""
+        group, now = self.groups.get(name), self.clock()
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if isinstance(group, ClassicGroup):
+            return group.heartbeat(now, member_id, instance_id, generation)
+        error = heartbeat_mixed(group, now, member_id, instance_id, generation)
+        self._after_heartbeat(group)
+        return error
+
+    def leave(self, name: str, members: Iterable[tuple[str, str | None]]) -> list[ErrorCode]:
+        """Remove members, named by their ids and instance ids; return the error of each."""
+        group, now = self.groups.get(name), self.clock()
+        if group is None:
+            return [ErrorCode.UNKNOWN_MEMBER_ID for _ in members]
+        if isinstance(group, ClassicGroup):
+            errors = [group.leave(now, *member) for member in members]
+            self.changed(group)
+        else:
+            errors = [leave_mixed(group, *member) for member in members]
+            self._after_heartbeat(group)
+        return errors
+
+    def consumer_heartbeat(
+        self, name: str, beat: ConsumerHeartbeat, topics: SubscribableTopics
+    ) -> ConsumerAnswer:
+        """See `ConsumerGroup.heartbeat`; creates the group if it is new.
+
+        Raises InvalidPatternError, and changes nothing then.
+        """
+        settings, now = self._settings, self.clock()
+        group = self.groups.get(name)
+        if beat.regex:
+            topics.matching(beat.regex)
+        if beat.epoch != JOINING_EPOCH and not isinstance(group, ConsumerGroup):
+            return refused_heartbeat(ErrorCode.UNKNOWN_MEMBER_ID, beat)
+        if beat.is_full and not self.has_room(beat.size):
+            return refused_heartbeat(ErrorCode.COORDINATOR_NOT_AVAILABLE, beat)
+        if group is None:
+            if len(self.groups) >= settings.max_groups:
+                return refused_heartbeat(ErrorCode.COORDINATOR_NOT_AVAILABLE, beat)
+            # A member of before asks once in this time, stops reading, and joins again
+            waits = self._settles_at if now < self._settles_at else 0.0
+            group = self.groups[name] = ConsumerGroup(name, settings.consumer, waits)
+        is_new = beat.epoch == JOINING_EPOCH and beat.member_id not in group.members
+        if is_new and group.member_count >= settings.max_members:
+            return refused_heartbeat(ErrorCode.GROUP_MAX_SIZE_REACHED, beat)
+        if isinstance(group, ClassicGroup):
+            try:
+                group = upgraded(group, now, settings.consumer, topics)
+            except ValueError as error:
+                text = f"the group {name} cannot change to the consumer protocol: {error}"
+                return ConsumerAnswer(ErrorCode.GROUP_ID_NOT_FOUND, text, beat.member_id)
+            self.groups[name] = group
+        answer = group.heartbeat(now, beat, topics)
+        self._after_heartbeat(group)
+        return answer
+
+    def _after_heartbeat(self, group: ConsumerGroup) -> None:
+        """Change the group back if only members of the classic protocol are left."""
+        members = group.members.values()
+        if members and all(member.classic is not None for member in members):
+            delay = self._settings.initial_delay
+            self.groups[group.name] = classic = downgraded(group, self.clock(), self._new_id, delay)
+            self.changed(classic)
+        elif group.revision != self._revisions.get(group.name):
+            self.changed(group)
 
     def too_long(self, name: str) -> bool:
         """Return whether the name of a group is too long."""
@@ -105,13 +246,17 @@ class GroupCoordinator:
         """Return whether the members may take `size` bytes more."""
         return self._size + size <= self._settings.max_bytes
 
-    def changed(self, group: ClassicGroup) -> None:
+    def changed(self, group: Group) -> None:
         """Set the timer of a group again after a call; remove the group if it is idle."""
         timer = self._timers.pop(group.name, None)
         if timer is not None:
             timer.cancel()
         self._size -= self._sizes.pop(group.name, 0)
+        self._revisions.pop(group.name, None)
+        if isinstance(group, ConsumerGroup):
+            self._revisions[group.name] = group.revision
         if group.idle:
+            self._revisions.pop(group.name, None)
             self.groups.pop(group.name, None)
             return
         self._sizes[group.name] = size = group.size
@@ -122,10 +267,15 @@ class GroupCoordinator:
 
     def unload(self, keeps: Callable[[str], bool]) -> None:
         """Remove the groups that another broker coordinates now; their members are told so."""
+        self._settle()
         for name in [name for name in self.groups if not keeps(name)]:
             group = self.groups[name]
             group.unload()
             self.changed(group)
+
+    def _settle(self) -> None:
+        times = self._settings.consumer
+        self._settles_at = self.clock() + times.interval + times.waiting_interval
 
     def close(self) -> None:
         """Cancel all timers."""
@@ -136,8 +286,12 @@ class GroupCoordinator:
     def _tick(self, name: str) -> None:
         group = self.groups[name]
         group.tick(self.clock())
-        self.changed(group)
+        if isinstance(group, ConsumerGroup):
+            self._revisions.pop(name, None)
+            self._after_heartbeat(group)
+        else:
+            self.changed(group)
 
 
-def _new_id(prefix: str) -> str:
+def _random_id(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4()}"

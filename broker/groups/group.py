@@ -16,7 +16,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from headworks._broker.groups.members import (
     ClassicGroupMember,
@@ -30,8 +30,6 @@ from headworks._broker.groups.members import (
     common_protocols,
 )
 from headworks._kafka.error_codes import ErrorCode
-
-__all__ = ["ClassicGroup"]
 
 
 class ClassicGroup:
@@ -67,16 +65,25 @@ class ClassicGroup:
         """Bytes of memory that the fields of its members take."""
         return sum(m.size for m in self.members.values()) + sum(map(len, self._pending))
 
-    def unload(self) -> None:
-        """Answer all waiting members with NOT_COORDINATOR, and remove all: the group has moved."""
+    def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """Remove all members, and answer those that wait with `error`: the group has moved."""
         members, self.members = self.members, {}
         self._pending.clear()
         self._instances.clear()
-        self.leader, self.protocol, self._deadline = "", None, None
-        self.state = RebalanceState.EMPTY
+        self._become_empty()
         for member in members.values():
-            member.answer_join(JoinResponse(ErrorCode.NOT_COORDINATOR, member.member_id))
-            member.answer_sync(SyncResponse(ErrorCode.NOT_COORDINATOR))
+            member.answer_join(JoinResponse(error, member.member_id))
+            member.answer_sync(SyncResponse(error))
+
+    def take_over(self, now: float, members: Iterable[ClassicGroupMember], epoch: int) -> None:
+        """Begin with consumers of a group of the other protocol, who must all join again."""
+        for member in members:
+            self.members[member.member_id] = member
+            if member.instance_id is not None:
+                self._instances[member.instance_id] = member.member_id
+        self.generation, self.protocol_type = epoch, "consumer"
+        self.state = RebalanceState.STABLE
+        self._rebalance(now)
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -118,7 +125,7 @@ class ClassicGroup:
         member = self.members[member_id]
         member.deadline = now + member.session_timeout
         if self.state is RebalanceState.STABLE:
-            reply(self._synced(member))
+            reply(member.synced(self.protocol_type, self.protocol))
             return
         member.answer_sync(SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS))
         member.syncing = reply
@@ -128,7 +135,7 @@ class ClassicGroup:
                 other.assignment = assignments.get(other.member_id, b"")
                 if other.syncing is not None:
                     other.deadline = now + other.session_timeout
-                other.answer_sync(self._synced(other))
+                other.answer_sync(other.synced(self.protocol_type, self.protocol))
 
     def heartbeat(
         self, now: float, member_id: str, instance_id: str | None, generation: int
@@ -390,6 +397,3 @@ class ClassicGroup:
             if leads
             else (),
         )
-
-    def _synced(self, member: ClassicGroupMember) -> SyncResponse:
-        return SyncResponse(ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)

@@ -6,19 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from headworks._broker.groups.embedded_protocol import subscribed_names
 from headworks._kafka.error_codes import ErrorCode
-
-__all__ = [
-    "ClassicGroupMember",
-    "JoinCallback",
-    "JoinRequest",
-    "JoinResponse",
-    "RebalanceState",
-    "SyncCallback",
-    "SyncResponse",
-    "choose_protocol",
-    "common_protocols",
-]
 
 
 class RebalanceState(Enum):
@@ -138,6 +127,10 @@ class ClassicGroupMember:
         """Return the member's metadata for a protocol."""
         return dict(self.protocols).get(protocol or "", b"")
 
+    def synced(self, protocol_type: str, protocol: str | None) -> SyncResponse:
+        """Return the response to a sync, with the member's assignment."""
+        return SyncResponse(ErrorCode.NONE, self.assignment, protocol_type, protocol)
+
     def answer_join(self, joined: JoinResponse) -> None:
         """Answer the waiting join, if there is one."""
         reply, self.joining = self.joining, None
@@ -149,6 +142,18 @@ class ClassicGroupMember:
         reply, self.syncing = self.syncing, None
         if reply is not None:
             reply(synced)
+
+
+def subscribed_topics(members: Iterable[ClassicGroupMember]) -> set[str] | None:
+    """Return the topics to which consumers are subscribed; None if a member does not say."""
+    found: set[str] = set()
+    try:
+        for member in members:
+            for _, metadata in member.protocols:
+                found |= subscribed_names(metadata)
+    except ValueError:
+        return None
+    return found
 
 
 def common_protocols(members: Iterable[ClassicGroupMember]) -> set[str]:

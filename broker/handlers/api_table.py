@@ -16,7 +16,13 @@ from headworks._broker.handlers.config_admin import (
     alter_configs,
     describe_configs,
     incremental_alter_configs,
+    list_config_resources,
 )
+from headworks._broker.handlers.consumer_groups import (
+    consumer_group_describe,
+    consumer_group_heartbeat,
+)
+from headworks._broker.handlers.describe_topic_partitions import describe_topic_partitions
 from headworks._broker.handlers.group_admin import (
     delete_groups,
     describe_groups,
@@ -42,11 +48,26 @@ from headworks._broker.handlers.node import Handler
 from headworks._broker.handlers.offsets import offset_commit, offset_fetch
 from headworks._broker.handlers.permissions import RequiredRoles
 from headworks._broker.handlers.producer_id import init_producer_id
-from headworks._broker.handlers.topic_admin import create_partitions, create_topics, delete_topics
+from headworks._broker.handlers.topic_admin import (
+    alter_partition_reassignments,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    list_partition_reassignments,
+)
+from headworks._broker.handlers.transaction_admin import (
+    describe_producers,
+    describe_transactions,
+    list_transactions,
+)
+from headworks._broker.handlers.transactional import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    end_txn,
+    txn_offset_commit,
+)
 from headworks._kafka.protocol.apis import APIS, Api, ApiKey
 from headworks._server.security import Role
-
-__all__ = ["BROKER_APIS", "REQUIRED_ROLES", "BrokerApi"]
 
 _READ = (Role.READER,)
 _WRITE = (Role.WRITER,)
@@ -103,6 +124,10 @@ BROKER_APIS: Mapping[int, BrokerApi] = {
         _api(ApiKey.DELETE_RECORDS, delete_records, topic=_MANAGE),
         _api(ApiKey.INIT_PRODUCER_ID, init_producer_id, any_topic=_WRITE),
         _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, offset_for_leader_epoch, topic=_READ),
+        _api(ApiKey.ADD_PARTITIONS_TO_TXN, add_partitions_to_txn, topic=_WRITE),
+        _api(ApiKey.ADD_OFFSETS_TO_TXN, add_offsets_to_txn, group=_READ),
+        _api(ApiKey.END_TXN, end_txn, any_topic=_WRITE),
+        _api(ApiKey.TXN_OFFSET_COMMIT, txn_offset_commit, topic=_READ, group=_READ),
         # of topics, and of the broker
         _api(ApiKey.DESCRIBE_CONFIGS, describe_configs, topic=_SEE, all_topics=_MANAGE),
         _api(ApiKey.ALTER_CONFIGS, alter_configs, topic=_MANAGE),
@@ -111,8 +136,17 @@ BROKER_APIS: Mapping[int, BrokerApi] = {
         _api(ApiKey.CREATE_PARTITIONS, create_partitions, topic=_MANAGE),
         _api(ApiKey.DELETE_GROUPS, delete_groups, group=_MANAGE),
         _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental_alter_configs, topic=_MANAGE),
+        _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, alter_partition_reassignments, topic=_MANAGE),
+        _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, list_partition_reassignments, all_topics=_MANAGE),
         _api(ApiKey.OFFSET_DELETE, offset_delete, topic=_READ, group=_MANAGE),
         _api(ApiKey.DESCRIBE_CLUSTER, describe_cluster),  # addresses that every client knows
+        _api(ApiKey.DESCRIBE_PRODUCERS, describe_producers, topic=_READ),
+        _api(ApiKey.DESCRIBE_TRANSACTIONS, describe_transactions, all_topics=_MANAGE),
+        _api(ApiKey.LIST_TRANSACTIONS, list_transactions, all_topics=_MANAGE),
+        _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat, topic=_READ, group=_READ),
+        _api(ApiKey.CONSUMER_GROUP_DESCRIBE, consumer_group_describe, group=_READ),
+        _api(ApiKey.LIST_CONFIG_RESOURCES, list_config_resources, topic=_SEE, all_topics=_MANAGE),
+        _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions, topic=_SEE),
     )
 }
 

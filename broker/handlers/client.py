@@ -17,9 +17,12 @@ from headworks._kafka.protocol.apis import APIS
 from headworks._server.security import ANONYMOUS, Access, Principal
 from headworks.errors import UsageError
 
-__all__ = ["Authorizer", "Client"]
-
 _log = logging.getLogger(__name__)
+_NO_TRANSACTIONS = (
+    "%s from %s (client id %r) asks for transactions, which brokers of a cluster do not have. Its"
+    " producer fails, whatever error its client shows. fix: remove transactional.id (in Streams and"
+    " Connect: exactly-once) from its configuration"
+)
 _LOG_INTERVAL_SECONDS = 60.0
 _MAX_LOGGED = 10_000
 _MAX_RESOURCE_CHARACTERS = 300
@@ -44,7 +47,7 @@ class Authorizer:
         self._permissions: dict[
             Principal, BrokerPermissions
         ] = {}  # of principals that have connected
-        self._logged_at: dict[tuple[str, int, str], float] = {}  # by principal, API, and resource
+        self._logged_at: dict[tuple[str, int, str], float] = {}  # by principal, API, and subject
         self._last_grants: object = None  # or the text of the error, if they could not be read
         self.refresh()
 
@@ -82,12 +85,8 @@ class Authorizer:
 
     def log_denial(self, client: Client, api: int, resource: str) -> None:
         """Log that a client may not use an API on a resource, at most once a minute."""
-        key, now = (client.principal.name, api, resource), self._clock()
-        if now - self._logged_at.get(key, -_LOG_INTERVAL_SECONDS) < _LOG_INTERVAL_SECONDS:
+        if not self._due((client.principal.name, api, resource)):
             return
-        if len(self._logged_at) >= _MAX_LOGGED:
-            self._logged_at.clear()
-        self._logged_at[key] = now
         name = APIS[api].name
         about = {"principal": client.principal.name, "peer": client.peer}
         _log.warning(
@@ -98,6 +97,24 @@ class Authorizer:
             resource,
             extra={**about, "api": name, "resource": resource},
         )
+
+    def log_transactional(self, client: Client, api: int, client_id: str) -> None:
+        """Log that a client wants transactions, at most once a minute: few clients show why."""
+        shown = client_id[:_MAX_RESOURCE_CHARACTERS]
+        if not self._due((client.principal.name, api, shown)):
+            return
+        about = {"principal": client.principal.name, "peer": client.peer, "api": APIS[api].name}
+        _log.warning(_NO_TRANSACTIONS, client.principal.name, client.peer, shown, extra=about)
+
+    def _due(self, key: tuple[str, int, str]) -> bool:
+        """Return whether to log this now, and remember that it was."""
+        now = self._clock()
+        if now - self._logged_at.get(key, -_LOG_INTERVAL_SECONDS) < _LOG_INTERVAL_SECONDS:
+            return False
+        if len(self._logged_at) >= _MAX_LOGGED:
+            self._logged_at.clear()
+        self._logged_at[key] = now
+        return True
 
 
 class Client:
@@ -157,6 +174,14 @@ class Client:
     def sees_group(self, api: int, name: str) -> bool:
         """Return whether a listing shows it this group. A hidden group is not logged."""
         return self._permissions is None or self._permissions.group(api, name)
+
+    def sees_broker(self, api: int) -> bool:
+        """Return whether it may use this API on the whole broker, without logging a denial."""
+        return self._permissions is None or self._permissions.broker(api)
+
+    def wants_transactions(self, api: int, client_id: str | None) -> None:
+        """Log that it asks for transactions, which this broker does not have."""
+        self._authorizer.log_transactional(self, api, client_id or "")
 
     def count_error(self, api: int, error: int) -> None:
         """Count an error that the client was answered with."""

@@ -33,7 +33,6 @@ from headworks._kafka.records.batch import plain_batches
 from headworks.errors import RefusedError
 
 _PRODUCE = int(ApiKey.PRODUCE)
-__all__ = ["CoalescedProduce", "coalesce"]
 
 _ACKS_ALL = -1
 _HANDLED_ALONE = (RefusedError, StorageFailureError)
@@ -167,13 +166,18 @@ def coalesce(
     Return None if the first request must be handled on its own.
     """
     first = next(requests, None)
-    if first is None or node.hosted.validates_records:
+    if first is None:
         return None
-    partition = partition_of(node, template.topic, first[1])
+    topic = template.topic
+    name = topic if isinstance(topic, str) else node.hosted.name_of(topic)
+    if name is None:
+        return None
+    partition = partition_of(node, name, first[1])
     if (
         isinstance(partition, ErrorCode)
         or partition.config.append_time
-        or not sink.client.may_use_topic(_PRODUCE, template.topic)
+        or partition.config.opens_batches
+        or not sink.client.may_use_topic(_PRODUCE, name)
     ):
         return None
     produce = CoalescedProduce(template, partition, sink)

@@ -1,7 +1,10 @@
-"""DescribeConfigs, AlterConfigs, and IncrementalAlterConfigs, of topics and of the broker.
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, and ListConfigResources.
 
-Rules: the configs of a topic can change while it is served. Those of the broker are its start
-options: they are shown, and changing them is an error.
+Rules:
+
+- The configs of a topic can change while it is served. Those of the broker are its start options:
+  they are shown by Kafka's names, and changing them is an error.
+- A broker config that is the default of a topic config has Kafka's name for it (`BROKER_NAMES`).
 """
 
 from __future__ import annotations
@@ -9,20 +12,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from headworks._broker.handlers.node import Node, Request
-from headworks._broker.topics import CONFIGS, InvalidConfigError, InvalidTopicError
+from headworks._broker.topics import (
+    BROKER_NAMES,
+    CONFIGS,
+    InvalidConfigError,
+    InvalidTopicError,
+)
 from headworks._kafka.error_codes import ErrorCode, refused
+from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.protocol.messages import Fields
 from headworks.errors import RefusedError
 
-__all__ = ["alter_configs", "describe_configs", "incremental_alter_configs"]
-
-_TOPIC, _BROKER = 2, 4
+_TOPIC, _BROKER, _CLIENT_METRICS = 2, 4, 16
+_LIST = int(ApiKey.LIST_CONFIG_RESOURCES)
 _SOURCE_TOPIC, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 4, 5
-_SET, _DELETE = 0, 1
+_SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
+_BOOLEAN, _STRING, _LONG = 1, 2, 5
 _RESOURCES_PER_TURN = 20
+DAMAGE = "headworks.damage"  # of a broker, which no start option sets: what is damaged on its disk
+_MAX_DAMAGE_SHOWN = 100
 
 
 async def describe_configs(node: Node, request: Request) -> Fields:
@@ -48,6 +60,25 @@ async def describe_configs(node: Node, request: Request) -> Fields:
     return {"results": results}
 
 
+async def list_config_resources(node: Node, request: Request) -> Fields:
+    """Return the resources that have configs: this broker and the topics."""
+    types = tuple(getattr(request.message, "resource_types", (_CLIENT_METRICS,)))
+    topics = [name for name in node.hosted.topics if request.client.sees_topic(_LIST, name)]
+    found = {
+        _TOPIC: topics,
+        _BROKER: [str(node.node_id)] if request.client.sees_broker(_LIST) else [],
+    }
+    return {
+        "error_code": ErrorCode.NONE,
+        "config_resources": [
+            {"resource_type": kind, "resource_name": name}
+            for kind, names in found.items()
+            if not types or kind in types
+            for name in names
+        ],
+    }
+
+
 async def alter_configs(node: Node, request: Request) -> Fields:
     """Replace all of a topic's own configs."""
 
@@ -58,7 +89,7 @@ async def alter_configs(node: Node, request: Request) -> Fields:
 
 
 async def incremental_alter_configs(node: Node, request: Request) -> Fields:
-    """Set or delete single configs of a topic."""
+    """Set or delete single configs of a topic, or change the values of a list."""
 
     def changed(resource: Any, before: Mapping[str, str]) -> dict[str, str]:
         configs = dict(before)
@@ -68,13 +99,25 @@ async def incremental_alter_configs(node: Node, request: Request) -> Fields:
             elif config.config_operation == _DELETE:
                 configs.pop(config.name, None)
             else:
-                raise refused(
-                    ErrorCode.INVALID_CONFIG,
-                    f"{config.name} is not a list: it can be set or deleted",
-                )
+                configs[config.name] = _changed_list(node, config, configs)
         return configs
 
     return await _alter(node, request, changed)
+
+
+def _changed_list(node: Node, config: Any, configs: Mapping[str, str]) -> str:
+    """Return a list config with values appended, or without the subtracted ones."""
+    key = CONFIGS.get(config.name)
+    if key is None or not key.is_list or config.config_operation not in (_APPEND, _SUBTRACT):
+        raise refused(
+            ErrorCode.INVALID_CONFIG, f"{config.name} is not a list: it can be set or deleted"
+        )
+    before = configs.get(key.name, node.hosted.defaults.get(key.name, key.default))
+    values = [value for value in before.split(",") if value]
+    named = [value.strip() for value in (config.value or "").split(",")]
+    if config.config_operation == _SUBTRACT:
+        return ",".join(value for value in values if value not in named)
+    return ",".join(dict.fromkeys([*values, *named]))
 
 
 async def _alter(
@@ -132,43 +175,70 @@ async def _topic(node: Node, request: Request, name: str, *, now: bool = False) 
 
 
 async def _describe(node: Node, request: Request, resource: Any) -> list[dict[str, Any]]:
-    own: dict[str, str] = {}
+    names = resource.configuration_keys
+    return [
+        entry
+        for entry in await _entries(node, request, resource)
+        if names is None or entry["name"] in names
+    ]
+
+
+async def _entries(node: Node, request: Request, resource: Any) -> list[dict[str, Any]]:
     if resource.resource_type == _TOPIC:
-        own = dict((await _topic(node, request, resource.resource_name)).configs)
-    elif resource.resource_type != _BROKER or resource.resource_name != str(node.node_id):
+        topic = await _topic(node, request, resource.resource_name)
+        return [_topic_entry(node, request, topic.configs, name) for name in CONFIGS]
+    if resource.resource_type != _BROKER or resource.resource_name not in ("", str(node.node_id)):
         raise refused(
             ErrorCode.INVALID_REQUEST, f"there are configs of topics and of broker {node.node_id}"
         )
-    elif not request.may_use_broker():
+    if not request.may_use_broker():
         raise refused(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
             f"{request.client.principal.name} is not an admin of all topics",
         )
-    names = resource.configuration_keys
-    return [
-        _entry(node, request, own, name, read_only=resource.resource_type == _BROKER)
-        for name in CONFIGS
-        if names is None or name in names
+    if not resource.resource_name:  # configs that were set for all brokers: there are none
+        return []
+    damage = "\n".join(islice(node.hosted.damage(), _MAX_DAMAGE_SHOWN))
+    configs = {**node.configs, DAMAGE: damage}
+    return [_broker_entry(name, value) for name, value in configs.items()] + [
+        _topic_entry(node, request, {}, name) | {"name": shown, "read_only": True}
+        for name, shown in BROKER_NAMES.items()
     ]
 
 
-def _entry(
-    node: Node, request: Request, own: dict[str, str], name: str, *, read_only: bool
-) -> dict[str, Any]:
-    key = CONFIGS[name]
-    values = [(_SOURCE_DEFAULT, key.default)]
-    if name in node.hosted.defaults:
-        values.insert(0, (_SOURCE_STATIC, node.hosted.defaults[name]))
-    if name in own:
-        values.insert(0, (_SOURCE_TOPIC, own[name]))
-    source, value = values[0]
+def _broker_entry(name: str, value: str) -> dict[str, Any]:
+    """Describe a start option of the broker."""
+    kind = _LONG if value.isdigit() else _BOOLEAN if value in ("true", "false") else _STRING
     return {
         "name": name,
         "value": value,
-        "read_only": read_only,
+        "read_only": True,
+        "config_source": _SOURCE_STATIC,
+        "is_sensitive": False,
+        "synonyms": [],
+        "config_type": kind,
+        "documentation": None,
+    }
+
+
+def _topic_entry(node: Node, request: Request, own: Mapping[str, str], name: str) -> dict[str, Any]:
+    key = CONFIGS[name]
+    broker_name = BROKER_NAMES.get(name, name)
+    values = [(_SOURCE_DEFAULT, broker_name, key.default)]
+    if name in node.hosted.defaults:
+        values.insert(0, (_SOURCE_STATIC, broker_name, node.hosted.defaults[name]))
+    if name in own:
+        values.insert(0, (_SOURCE_TOPIC, name, own[name]))
+    source, _, value = values[0]
+    return {
+        "name": name,
+        "value": value,
+        "read_only": False,
         "config_source": source,
         "is_sensitive": False,
-        "synonyms": [{"name": name, "value": each, "source": where} for where, each in values]
+        "synonyms": [
+            {"name": known_as, "value": each, "source": where} for where, known_as, each in values
+        ]
         if request.message.include_synonyms
         else [],
         "config_type": key.kind,

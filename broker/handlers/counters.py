@@ -12,8 +12,6 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["BOUNDS", "BrokerCounters", "Histogram"]
-
 # seconds; a histogram has one more bucket, for longer durations
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
@@ -62,7 +60,7 @@ class BrokerCounters:
 
 
 def _codes(fields: Mapping[str, Any]) -> Iterator[int]:
-    code = fields.get("error_code", 0)
+    code = fields.get("error_code", 0) or fields.get("partition_error_code", 0)
     if code:
         yield int(code)
     for value in fields.values():

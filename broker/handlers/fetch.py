@@ -10,12 +10,13 @@ Rules:
 - A fetch of very many partitions that wakes in vain pauses before it looks again, so that its
   looking does not delay the other clients.
 - Fetch sessions are declined: the session id is 0, and continuing one is an error.
+- A topic id is looked up whenever the fetch looks: its name may belong to another topic meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headworks._broker.handlers.client import Client
 from headworks._broker.handlers.leadership import partition_of
@@ -36,7 +37,6 @@ from headworks._kafka.protocol.frame import RequestHeader
 from headworks.errors import CorruptError
 
 _FETCH = int(ApiKey.FETCH)
-__all__ = ["Fetch"]
 
 _LONG_LOOK_SECONDS = 0.002
 _PAUSE_FACTOR = 50  # the pause is this many times as long as the look
@@ -120,13 +120,17 @@ class Fetch:
             if read.error:
                 self._client.count_error(_FETCH, read.error)
             elif read.slice is not None:
-                self._node.counters.fetched[read.topic] += read.slice.size
+                name = self._node.hosted.name_of(read.topic)
+                if name is not None:
+                    self._node.counters.fetched[name] += read.slice.size
         self._reply(encode_reply(self._header.correlation_id, self._header.version, reads))
 
     def _partitions(self) -> list[HostedPartition]:
-        found = (
-            self._node.hosted.partition(w.topic, w.partition) for w in self._request.partitions
-        )
+        found = []
+        for wanted in self._request.partitions:
+            name = self._node.hosted.name_of(wanted.topic)
+            if name is not None:
+                found.append(self._node.hosted.partition(name, wanted.partition))
         return [partition for partition in found if partition is not None]
 
     def _read(self) -> tuple[list[PartitionData], bool]:
@@ -145,24 +149,33 @@ class Fetch:
 
     def _read_one(self, wanted: FetchPartition, room: int, *, first: bool) -> PartitionData:
         topic, index = wanted.topic, wanted.partition
-        if not self._client.may_use_topic(_FETCH, topic):
+        name = self._node.hosted.name_of(topic)
+        if name is None:
+            return PartitionData(topic, index, ErrorCode.UNKNOWN_TOPIC_ID)
+        if not self._client.may_use_topic(_FETCH, name):
             return PartitionData(topic, index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        partition = partition_of(self._node, topic, index)
+        partition = partition_of(self._node, name, index)
         if isinstance(partition, ErrorCode):
             return PartitionData(topic, index, partition)
         if wanted.leader_epoch > LEADER_EPOCH:
             return PartitionData(topic, index, ErrorCode.UNKNOWN_LEADER_EPOCH)
-        log = partition.log
+        log, start = partition.log, partition.log.log_start_offset
+        aborted: Sequence[tuple[int, int]] = ()
+        limit = min(wanted.max_bytes, max(room, 0))
         try:
-            piece = log.read(wanted.offset, min(wanted.max_bytes, max(room, 0)), at_least_one=first)
+            if self._request.committed:
+                piece, found = log.read_committed(wanted.offset, limit, at_least_one=first)
+                aborted = [(one.producer_id, one.first) for one in found] if found else ()
+            else:
+                piece = log.read(wanted.offset, limit, at_least_one=first)
         except OffsetOutOfRangeError:
-            code = ErrorCode.OFFSET_OUT_OF_RANGE
-            return PartitionData(topic, index, code, log.high_watermark, log.log_start_offset)
-        except CorruptError as error:
-            partition.log_damage(error)
             return PartitionData(
-                topic, index, ErrorCode.CORRUPT_MESSAGE, log.high_watermark, log.log_start_offset
+                topic, index, ErrorCode.OFFSET_OUT_OF_RANGE, log.high_watermark, start
             )
+        except CorruptError as error:
+            partition.note_damage(str(error))
+            return PartitionData(topic, index, ErrorCode.CORRUPT_MESSAGE, log.high_watermark, start)
         except OSError:
             return PartitionData(topic, index, ErrorCode.KAFKA_STORAGE_ERROR)
-        return PartitionData(topic, index, 0, log.high_watermark, log.log_start_offset, piece)
+        end, stable = log.high_watermark, log.last_stable_offset
+        return PartitionData(topic, index, 0, end, start, piece, stable, aborted)

@@ -6,20 +6,13 @@ for nothing. The client then asks another broker, or this one again when its lea
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headworks._broker.coordination import ClusterMember
 from headworks._broker.coordination.assignment import coordinator_of
-from headworks._broker.handlers.node import Node
+from headworks._broker.handlers.node import Node, Request
 from headworks._broker.topics import HostedPartition
 from headworks._kafka.error_codes import ErrorCode
-
-__all__ = [
-    "coordinates",
-    "coordinator",
-    "group_refusal",
-    "leader_of",
-    "partition_of",
-    "unavailable_error",
-]
 
 
 def partition_of(node: Node, topic: str, index: int) -> HostedPartition | ErrorCode:
@@ -38,6 +31,17 @@ def unavailable_error(node: Node, topic: str, index: int) -> ErrorCode:
     if index in served.refused:
         return ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def expose_soon(node: Node, request: Request, partitions: Iterable[tuple[str, int]]) -> None:
+    """Start the flushes that a request waits for, so that it waits for all at once.
+
+    A request that asks where a log ends waits for them: the end minds each acknowledged record.
+    """
+    for topic, index in partitions:
+        partition = node.hosted.partition(topic, index)
+        if partition is not None and request.client.sees_topic(request.header.key, topic):
+            partition.expose_soon()
 
 
 def leader_of(node: Node, broker: int, *, served: bool) -> int:

@@ -2,10 +2,13 @@
 
 Rules:
 
+- The answer minds every record that was acknowledged before the request. It waits for their flush,
+  unless only the log start offset is asked for.
+- A client that reads committed records only gets the last stable offset as the end.
 - The search by timestamp reads batches, which may be large and compressed. It runs in a thread, one
   search at a time, so that no other client waits for it.
-- A negative number names an end of the log and is never a timestamp. Those of tiered storage belong
-  to versions that are not served, and get the error that Apache Kafka gives.
+- A negative number names a place in the log and is never a timestamp. All of a log is local: the
+  earliest local offset is the log start offset, and no offset is in tiered storage.
 """
 
 from __future__ import annotations
@@ -13,22 +16,42 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from headworks._broker.handlers.leadership import partition_of
+from headworks._broker.handlers.leadership import expose_soon, partition_of
 from headworks._broker.handlers.node import Node, Request
 from headworks._broker.log.partition import LEADER_EPOCH
-from headworks._broker.topics import HostedPartition
+from headworks._broker.topics import HostedPartition, StorageFailureError
 from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.protocol.fetch import READ_COMMITTED
 from headworks._kafka.protocol.messages import Fields
 from headworks.errors import CorruptError
 
-__all__ = ["list_offsets"]
-
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
-_PLACES = frozenset({_LATEST, _EARLIEST, _MAX_TIMESTAMP})
+_EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
+_STARTS = (_EARLIEST, _EARLIEST_LOCAL)
+_TIERED = (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD)
+# The version from which a request may name a place
+_PLACES = {
+    _LATEST: 1,
+    _EARLIEST: 1,
+    _MAX_TIMESTAMP: 1,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
+}
 
 
 async def list_offsets(node: Node, request: Request) -> Fields:
     """Answer for each partition on its own."""
+    expose_soon(
+        node,
+        request,
+        (
+            (topic.name, asked.partition_index)
+            for topic in request.message.topics
+            for asked in topic.partitions
+            if asked.timestamp not in _STARTS + _TIERED
+        ),
+    )
     return {
         "topics": [
             {
@@ -51,14 +74,15 @@ async def _answer(node: Node, request: Request, topic: str, asked: Any) -> dict[
         return fields | {"error_code": partition}
     if getattr(asked, "current_leader_epoch", -1) > LEADER_EPOCH:
         return fields | {"error_code": ErrorCode.UNKNOWN_LEADER_EPOCH}
-    if asked.timestamp < 0 and asked.timestamp not in _PLACES:
+    if asked.timestamp < 0 and request.version < _PLACES.get(asked.timestamp, request.version + 1):
         return fields | {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     try:
-        found = await _find(node, partition, asked.timestamp)
+        committed = getattr(request.message, "isolation_level", 0) == READ_COMMITTED
+        found = await _find(node, partition, asked.timestamp, committed=committed)
     except CorruptError as error:
-        partition.log_damage(error)
+        partition.note_damage(str(error))
         return fields | {"error_code": ErrorCode.CORRUPT_MESSAGE}
-    except OSError:
+    except (OSError, StorageFailureError):
         return fields | {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
     fields["error_code"] = ErrorCode.NONE
     if found is None:
@@ -66,13 +90,18 @@ async def _answer(node: Node, request: Request, topic: str, asked: Any) -> dict[
     return fields | {"offset": found[0], "timestamp": found[1], "leader_epoch": LEADER_EPOCH}
 
 
-async def _find(node: Node, partition: HostedPartition, timestamp: int) -> tuple[int, int] | None:
+async def _find(
+    node: Node, partition: HostedPartition, timestamp: int, *, committed: bool
+) -> tuple[int, int] | None:
     log = partition.log
-    if timestamp == _LATEST:
-        return log.high_watermark, -1
-    if timestamp == _EARLIEST:
+    if timestamp in _STARTS:
         return log.log_start_offset, -1
+    if timestamp in _TIERED:
+        return None
+    await partition.wait_until_exposed()
+    if timestamp == _LATEST:
+        return log.last_stable_offset if committed else log.high_watermark, -1
     async with node.search_lock:
         if timestamp == _MAX_TIMESTAMP:
-            return await asyncio.to_thread(log.latest_timestamp)
-        return await asyncio.to_thread(log.offset_at_time, timestamp)
+            return await asyncio.to_thread(log.latest_timestamp, committed=committed)
+        return await asyncio.to_thread(log.offset_at_time, timestamp, committed=committed)

@@ -6,34 +6,45 @@ import asyncio
 import os
 from typing import Any
 
-from headworks._broker.handlers.leadership import partition_of
+from headworks._broker.handlers.authorized_operations import cluster_operations
+from headworks._broker.handlers.leadership import expose_soon, partition_of
 from headworks._broker.handlers.metadata import broker_fields, controller_of, living
 from headworks._broker.handlers.node import Node, Request
 from headworks._broker.log import OffsetOutOfRangeError
 from headworks._broker.log.partition import LEADER_EPOCH
-from headworks._broker.topics import HostedPartition
+from headworks._broker.topics import HostedPartition, StorageFailureError
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.messages import Fields
-
-__all__ = ["delete_records", "describe_cluster", "describe_log_dirs", "offset_for_leader_epoch"]
 
 _HIGH_WATERMARK = -1
 _BROKERS = 1
 
 
 async def delete_records(node: Node, request: Request) -> Fields:
-    """Advance the log start offset of partitions, and delete whole segments before it."""
+    """Advance the log start offset of partitions, and delete whole segments before it.
+
+    Every record that was acknowledged before the request can be deleted: it waits for their flush.
+    """
+    expose_soon(
+        node,
+        request,
+        (
+            (topic.name, asked.partition_index)
+            for topic in request.message.topics
+            for asked in topic.partitions
+        ),
+    )
     topics = []
     for topic in request.message.topics:
         answers = []
         for asked in topic.partitions:
-            answers.append(_delete(node, request, topic.name, asked))
+            answers.append(await _delete(node, request, topic.name, asked))
             await asyncio.sleep(0)  # each may have waited for the disk: let other clients be served
         topics.append({"name": topic.name, "partitions": answers})
     return {"topics": topics}
 
 
-def _delete(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]:
+async def _delete(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]:
     fields = {"partition_index": asked.partition_index, "low_watermark": -1}
     if not request.may_use_topic(topic):
         return fields | {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
@@ -41,19 +52,20 @@ def _delete(node: Node, request: Request, topic: str, asked: Any) -> dict[str, A
     if isinstance(partition, ErrorCode):
         return fields | {"error_code": partition}
     log = partition.log
-    offset = log.high_watermark if asked.offset == _HIGH_WATERMARK else asked.offset
     try:
+        await partition.wait_until_exposed()
+        offset = log.high_watermark if asked.offset == _HIGH_WATERMARK else asked.offset
         for segment in log.delete_before(offset):
             segment.remove_files()
     except OffsetOutOfRangeError:
         return fields | {"error_code": ErrorCode.OFFSET_OUT_OF_RANGE}
-    except OSError:
+    except (OSError, StorageFailureError):
         return fields | {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
     return fields | {"error_code": ErrorCode.NONE, "low_watermark": log.log_start_offset}
 
 
 async def offset_for_leader_epoch(node: Node, request: Request) -> Fields:
-    """Answer with the high watermark: there is one leader epoch."""
+    """Answer with the log end offset, as Apache Kafka does: there is one leader epoch."""
     return {
         "topics": [
             {
@@ -81,7 +93,7 @@ def _epoch_end(node: Node, request: Request, topic: str, asked: Any) -> dict[str
     return fields | {
         "error_code": ErrorCode.NONE,
         "leader_epoch": LEADER_EPOCH,
-        "end_offset": partition.log.high_watermark,
+        "end_offset": partition.log.log_end_offset,
     }
 
 
@@ -99,6 +111,11 @@ async def describe_cluster(node: Node, request: Request) -> Fields:
         "error_message": None,
         "cluster_id": node.coordination.cluster_id,
         "controller_id": controller_of(node),
+        **(
+            {"cluster_authorized_operations": cluster_operations(request.client)}
+            if request.message.include_cluster_authorized_operations
+            else {}
+        ),
         "brokers": [
             {"broker_id": broker, "rack": None} | fields
             for broker, fields in (

@@ -15,21 +15,21 @@ from headworks._broker.groups import JoinRequest, JoinResponse, SyncResponse
 from headworks._broker.handlers.leadership import coordinator, group_refusal
 from headworks._broker.handlers.metadata import broker_fields
 from headworks._broker.handlers.node import Node, Request
+from headworks._broker.handlers.visible_topics import VisibleTopics
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.messages import Fields
 
-__all__ = ["find_coordinator", "heartbeat", "join_group", "leave_group", "sync_group"]
-
-_GROUP = 0
-_NO_TRANSACTIONS = "transactions are not supported"
+_GROUP, _TRANSACTION = 0, 1
+_BATCHED_VERSION = 4  # from which a request names several groups
+_NO_TRANSACTIONS = "a broker of a cluster has no transactions: remove transactional.id"
 _T = TypeVar("_T")
 
 
 async def find_coordinator(node: Node, request: Request) -> Fields:
-    """Return the living broker that coordinates a group. Transactions have no coordinator."""
+    """Return the living broker that coordinates a group, or a transactional id."""
     message = request.message
     kind = getattr(message, "key_type", _GROUP)
-    if request.version < 4:
+    if request.version < _BATCHED_VERSION:
         return _coordinator(node, request, kind, message.key)
     return {
         "coordinators": [
@@ -42,8 +42,14 @@ async def find_coordinator(node: Node, request: Request) -> Fields:
 def _coordinator(node: Node, request: Request, kind: int, key: str) -> dict[str, Any]:
     error, text = ErrorCode.NONE, None
     if kind != _GROUP:
-        # this ends a transactional producer; other errors librdkafka tries again for its whole time
-        error, text = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS
+        error, text = ErrorCode.UNSUPPORTED_VERSION, _NO_TRANSACTIONS
+        if kind == _TRANSACTION and node.transactions is not None:
+            error, text = ErrorCode.NONE, None
+        elif kind == _TRANSACTION:
+            request.client.wants_transactions(request.header.key, request.header.client_id)
+            if request.version < _BATCHED_VERSION:
+                # librdkafka retries every other error until its timeout, and shows no reason then
+                error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     elif not request.may_use_group(key):
         error, text = ErrorCode.GROUP_AUTHORIZATION_FAILED, "may not be in this group"
     found = None if error else coordinator(node, key)
@@ -79,7 +85,7 @@ async def join_group(node: Node, request: Request) -> Fields:
         may_skip_assignment=request.version >= 9,
     )
     done: asyncio.Future[JoinResponse] = asyncio.get_running_loop().create_future()
-    node.groups.join(message.group_id, join, _settle(done))
+    node.groups.join(message.group_id, join, _settle(done), VisibleTopics(node, request))
     return _joined(request, await done)
 
 
@@ -107,14 +113,9 @@ async def sync_group(node: Node, request: Request) -> Fields:
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, "assignment": b""}
     if refusal := group_refusal(node, message.group_id):
         return {"error_code": refusal, "assignment": b""}
-    group = node.groups.find(message.group_id)
-    if group is None:
-        return {"error_code": ErrorCode.UNKNOWN_MEMBER_ID, "assignment": b""}
-    if not node.groups.has_room(sum(len(a.assignment) for a in message.assignments)):
-        return {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE, "assignment": b""}
     done: asyncio.Future[SyncResponse] = asyncio.get_running_loop().create_future()
-    group.sync(
-        node.groups.clock(),
+    node.groups.sync(
+        message.group_id,
         message.member_id,
         getattr(message, "group_instance_id", None),
         message.generation_id,
@@ -123,7 +124,6 @@ async def sync_group(node: Node, request: Request) -> Fields:
         protocol_type=getattr(message, "protocol_type", None),
         protocol=getattr(message, "protocol_name", None),
     )
-    node.groups.changed(group)
     synced = await done
     return {
         "error_code": synced.error,
@@ -140,11 +140,8 @@ async def heartbeat(node: Node, request: Request) -> Fields:
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
     if refusal := group_refusal(node, message.group_id):
         return {"error_code": refusal}
-    group = node.groups.find(message.group_id)
-    if group is None:
-        return {"error_code": ErrorCode.UNKNOWN_MEMBER_ID}
-    error = group.heartbeat(
-        node.groups.clock(),
+    error = node.groups.heartbeat(
+        message.group_id,
         message.member_id,
         getattr(message, "group_instance_id", None),
         message.generation_id,
@@ -159,31 +156,18 @@ async def leave_group(node: Node, request: Request) -> Fields:
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, "members": []}
     if refusal := group_refusal(node, message.group_id):
         return {"error_code": refusal, "members": []}
-    group, now = node.groups.find(message.group_id), node.groups.clock()
-
-    def leave(member_id: str, instance_id: str | None) -> ErrorCode:
-        if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return group.leave(now, member_id, instance_id)
-
-    answer: Fields
     if request.version < 3:
-        answer = {"error_code": leave(message.member_id, None)}
-    else:
-        answer = {
-            "error_code": ErrorCode.NONE,
-            "members": [
-                {
-                    "member_id": member.member_id,
-                    "group_instance_id": member.group_instance_id,
-                    "error_code": leave(member.member_id, member.group_instance_id),
-                }
-                for member in message.members
-            ],
-        }
-    if group is not None:
-        node.groups.changed(group)
-    return answer
+        [error] = node.groups.leave(message.group_id, [(message.member_id, None)])
+        return {"error_code": error}
+    leaving = [(member.member_id, member.group_instance_id) for member in message.members]
+    errors = node.groups.leave(message.group_id, leaving)
+    return {
+        "error_code": ErrorCode.NONE,
+        "members": [
+            {"member_id": member_id, "group_instance_id": instance_id, "error_code": error}
+            for (member_id, instance_id), error in zip(leaving, errors, strict=True)
+        ],
+    }
 
 
 def _settle(future: asyncio.Future[_T]) -> Callable[[_T], None]:

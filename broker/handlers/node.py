@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,10 +12,9 @@ from headworks._broker.groups import GroupCoordinator
 from headworks._broker.handlers.client import Client
 from headworks._broker.handlers.counters import BrokerCounters
 from headworks._broker.topics import HostedTopics, TopicChanges, TopicLookup
+from headworks._broker.transactions import TransactionCoordinator
 from headworks._kafka.protocol import RequestHeader
 from headworks._kafka.protocol.messages import Fields
-
-__all__ = ["Handler", "Node", "ReplyCache", "Request"]
 
 
 class ReplyCache:
@@ -56,7 +55,9 @@ class Node:
     topic_lookup: TopicLookup
     coordination: Coordination
     groups: GroupCoordinator
+    transactions: TransactionCoordinator | None  # None: this broker has none
     clock: Callable[[], float]
+    configs: Mapping[str, str] = field(default_factory=dict)  # its start options, by Kafka's names
     reply_cache: ReplyCache = field(default_factory=ReplyCache)
     counters: BrokerCounters = field(default_factory=BrokerCounters)
     search_lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # of records, by time

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from headworks._server.security import Access, Principal, ResourceType, Role
 from headworks.errors import UsageError
 
-__all__ = ["BrokerPermissions", "RequiredRoles"]
-
 _MAX_DECISIONS = 10_000  # of a principal on one kind of resource
 
 

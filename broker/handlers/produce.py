@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
+from uuid import UUID
 
 from headworks._broker.handlers.client import Client
 from headworks._broker.handlers.leadership import unavailable_error
@@ -53,7 +54,6 @@ from headworks._kafka.records.compression import Codec
 from headworks.errors import RefusedError
 
 _PRODUCE = int(ApiKey.PRODUCE)
-__all__ = ["PendingProduce", "ReplySink", "StagedProduce", "check_produced_batch", "commit"]
 
 _ACKS_ALL = -1
 _LAST_CODEC = int(Codec.ZSTD)
@@ -95,7 +95,16 @@ class StagedProduce(Protocol):
 class PendingProduce:
     """One produce request between its arrival and its reply."""
 
-    __slots__ = ("_header", "_sink", "_slot", "_unflushed", "acks", "results", "touched")
+    __slots__ = (
+        "_header",
+        "_sink",
+        "_slot",
+        "_transactional_id",
+        "_unflushed",
+        "acks",
+        "results",
+        "touched",
+    )
 
     def __init__(self, header: RequestHeader, acks: int, sink: ReplySink, slot: Any) -> None:
         self.acks = acks
@@ -104,6 +113,7 @@ class PendingProduce:
         self._header = header
         self._sink = sink
         self._slot = slot
+        self._transactional_id: str | None = None
         self._unflushed = 0  # partitions that the reply waits for
 
     def stage(
@@ -115,16 +125,20 @@ class PendingProduce:
     ) -> None:
         """Check the batch of each partition and assign its offsets."""
         refusal = _refusal(self._header, request) or _lease_refusal(node)
+        self._transactional_id = request.transactional_id
         client = self._sink.client
-        for number, part in enumerate(request.partitions):
+        for part in request.partitions:
             try:
                 if refusal is not None:
                     raise refused(*refusal)
-                if not client.may_use_topic(_PRODUCE, part.topic):
+                topic = part.topic  # a name, but for clients that name topics by their ids
+                name = topic if isinstance(topic, str) else node.hosted.name_of(topic)
+                if name is None:
+                    raise refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+                if not client.may_use_topic(_PRODUCE, name):
                     raise refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "may not write this topic")
-                partition = _partition(node, part)
-                refused_by = validation.refusals.get(number)
-                self.results.append(self._stage_part(node, partition, part, buffer, refused_by))
+                partition = _partition(node, name, part.partition)
+                self.results.append(self._stage_part(node, partition, part, buffer, validation))
             except RefusedError as error:
                 client.count_error(_PRODUCE, error.code)
                 result = _result(part, ErrorCode(error.code), str(error))
@@ -138,12 +152,20 @@ class PendingProduce:
         partition: HostedPartition,
         part: PartitionRecords,
         buffer: bytearray,
-        refusal: RejectedBatchError | None,
+        validation: ValidationResult,
     ) -> ProduceResult:
+        number = len(self.results)
         try:
-            batch = check_produced_batch(buffer, part.start, part.stop, partition)
-            if refusal is not None:
-                raise refusal
+            batch = check_produced_batch(
+                buffer, part.start, part.stop, partition, transactional=True
+            )
+            if batch.attributes & TRANSACTIONAL:
+                _check_transaction(node, partition, batch, self._transactional_id)
+            if number in validation.refusals:
+                raise validation.refusals[number]
+            if number in validation.recompressed:
+                buffer = validation.recompressed[number]
+                batch = check_produced_batch(buffer, 0, len(buffer), partition, transactional=True)
         except RefusedError as error:
             partition.log_rejected_batch(error, self._sink.client.peer)
             raise
@@ -152,7 +174,6 @@ class PendingProduce:
             append_time = int(node.clock() * 1000)
             restamp_append_time(buffer, batch, append_time)
             batch = batch._replace(max_timestamp=append_time)
-        number = len(self.results)
         try:
             base = partition.stage(memoryview(buffer), batch)
         except DuplicateBatchError as duplicate:
@@ -203,7 +224,9 @@ class PendingProduce:
             return
         for result in self.results:
             if result.error:
-                where = f"partition {result.partition} of {result.topic[:_MAX_SHOWN_CHARACTERS]!r}"
+                topic = result.topic[:_MAX_SHOWN_CHARACTERS]
+                shown = repr(topic) if isinstance(topic, str) else f"the topic {UUID(bytes=topic)}"
+                where = f"partition {result.partition} of {shown}"
                 self._sink.close(f"acks=0 to {where}: {result.message}")
                 return
 
@@ -228,8 +251,6 @@ def _refusal(header: RequestHeader, request: ProduceRequest) -> tuple[ErrorCode,
     """Return why the whole request is rejected, if it is."""
     if header.version < APIS[_PRODUCE].served_from:
         return ErrorCode.UNSUPPORTED_VERSION, f"produce v{header.version} is not supported"
-    if request.transactional_id is not None:
-        return ErrorCode.INVALID_TXN_STATE, "transactions are not supported"
     if request.acks not in (-1, 0, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks cannot be {request.acks}"
     return None
@@ -242,24 +263,30 @@ def _lease_refusal(node: Node) -> tuple[ErrorCode, str] | None:
     return ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is not sure of its place in the cluster"
 
 
-def _partition(node: Node, part: PartitionRecords) -> HostedPartition:
-    partition = node.hosted.partition(part.topic, part.partition)
+def _partition(node: Node, topic: str, index: int) -> HostedPartition:
+    partition = node.hosted.partition(topic, index)
     if partition is not None:
         return partition
-    code = unavailable_error(node, part.topic, part.partition)
+    code = unavailable_error(node, topic, index)
     if code is ErrorCode.KAFKA_STORAGE_ERROR:
-        raise refused(code, node.hosted.topics[part.topic].refused[part.partition].reason)
+        raise refused(code, node.hosted.topics[topic].refused[index].reason)
     if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        raise refused(code, f"{part.topic}-{part.partition} is another broker's")
-    raise refused(
-        code, f"there is no partition {part.partition} of {part.topic[:_MAX_SHOWN_CHARACTERS]!r}"
-    )
+        raise refused(code, f"{topic}-{index} is another broker's")
+    raise refused(code, f"there is no partition {index} of {topic[:_MAX_SHOWN_CHARACTERS]!r}")
 
 
 def check_produced_batch(
-    buffer: Buffer, start: int, stop: int, partition: HostedPartition
+    buffer: Buffer,
+    start: int,
+    stop: int,
+    partition: HostedPartition,
+    *,
+    transactional: bool = False,
 ) -> Batch:
-    """Return the batch at `start`..`stop`. RefusedError, with the code, if it is not acceptable."""
+    """Return the batch at `start`..`stop`. RefusedError, with the code, if it is not acceptable.
+
+    A batch of a transaction is accepted if `transactional`: the caller checks its transaction.
+    """
     size = stop - start
     if size <= 0:
         raise refused(ErrorCode.INVALID_RECORD, "there are no records")
@@ -280,7 +307,7 @@ def check_produced_batch(
             f"{batch.record_count} records do not fill offsets 0 to {batch.last_offset_delta}",
         )
     if not 0 <= batch.attributes <= _LAST_CODEC:
-        _check_attributes(batch)
+        _check_attributes(batch, transactional=transactional)
     if batch.producer_id >= 0 and (batch.producer_epoch < 0 or batch.base_sequence < 0):
         raise refused(
             ErrorCode.INVALID_RECORD, "an idempotent producer needs an epoch and a sequence"
@@ -288,12 +315,24 @@ def check_produced_batch(
     return batch
 
 
-def _check_attributes(batch: Batch) -> None:
-    """Reject attributes that a producer may not set. Only a codec is allowed."""
+def _check_transaction(
+    node: Node, partition: HostedPartition, batch: Batch, transactional_id: str | None
+) -> None:
+    """Reject a batch that no ongoing transaction may write."""
+    if node.transactions is None:
+        raise refused(ErrorCode.INVALID_TXN_STATE, "this broker has no transactions")
+    node.transactions.check_batch(
+        transactional_id, batch.producer_id, batch.producer_epoch, partition
+    )
+
+
+def _check_attributes(batch: Batch, *, transactional: bool) -> None:
+    """Reject attributes that a producer may not set: only a codec, and a transaction."""
     attributes = batch.attributes
-    if attributes & (TRANSACTIONAL | CONTROL):
-        code = ErrorCode.INVALID_RECORD if attributes & CONTROL else ErrorCode.INVALID_TXN_STATE
-        raise refused(code, "control and transactional batches are not supported")
+    if attributes & CONTROL:
+        raise refused(ErrorCode.INVALID_RECORD, "only the broker writes control batches")
+    if attributes & TRANSACTIONAL and not (transactional and batch.producer_id >= 0):
+        raise refused(ErrorCode.INVALID_TXN_STATE, "the batch belongs to no transaction")
     if attributes & APPEND_TIME:
         raise refused(ErrorCode.INVALID_TIMESTAMP, "only the log may stamp append times")
     if attributes & ~_PRODUCER_ATTRIBUTES:

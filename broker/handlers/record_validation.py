@@ -1,6 +1,8 @@
-"""Validate the records of topics that require it.
+"""Validate or recompress the records of topics that require it.
 
-A compacted topic requires a key. `headworks.schema.validation` requires a registered schema id.
+A compacted topic requires a key. `headworks.schema.validation` requires a registered schema id, and
+with `payload` a datum of that schema.
+`compression.type` may require another codec than the producer's.
 
 Rules:
 
@@ -17,34 +19,25 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headworks import _wire
 from headworks._broker.handlers.client import Client
+from headworks._broker.handlers.framed_records import framed_records
 from headworks._broker.handlers.node import Node
-from headworks._broker.topics import HostedPartition, TopicConfig
-from headworks._broker.topics.schema_ids import SchemaIdCache, SchemaIdStatus, TopicSchemaId
+from headworks._broker.handlers.record_verdicts import MAX_NAMED_RECORDS, judge_records
+from headworks._broker.topics import HostedPartition, SchemaValidation
+from headworks._broker.topics.schema_ids import ANY_ID, SchemaIdCache, SubjectSchemaId
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.protocol.produce import ProduceRequest
-from headworks._kafka.records import Batch, InvalidBatchError, Record, check_batch
+from headworks._kafka.records import Batch, Codec, InvalidBatchError, check_batch
 from headworks._kafka.records.batch import Buffer
-from headworks._kafka.records.record import opened, records_in
+from headworks._kafka.records.record import record_data
+from headworks._kafka.records.rewrite import recompressed
 from headworks.errors import RefusedError
 
-__all__ = [
-    "NOT_VALIDATED",
-    "BatchToValidate",
-    "RejectedBatchError",
-    "ValidationResult",
-    "batches_to_validate",
-    "is_large",
-    "validate_batches",
-]
-
-_MAX_NAMED_RECORDS = 100  # in one error
 _MAX_LOOKUPS = 64  # ids looked up for one request; with more, the client must retry
 _MAX_RECORDS = 100_000  # of one request, which take a third of a second
 _LARGE_RECORDS = 2_000  # a thread validates more than this, or more compressed bytes than:
@@ -64,13 +57,17 @@ class RejectedBatchError(RefusedError):
 
 
 class ValidationResult(NamedTuple):
-    """The errors by number of the partition in the request, and the ids to look up first."""
+    """The errors by number of the partition in the request, and the ids to look up first.
+
+    `recompressed` holds the batches that are written in place of those in the request.
+    """
 
     refusals: dict[int, RejectedBatchError]
-    unknown_ids: set[TopicSchemaId]
+    unknown_ids: set[SubjectSchemaId]
+    recompressed: dict[int, bytearray]
 
 
-NOT_VALIDATED = ValidationResult({}, set())  # nothing was looked at
+NOT_VALIDATED = ValidationResult({}, set(), {})  # nothing was looked at
 
 
 class BatchToValidate(NamedTuple):
@@ -79,6 +76,12 @@ class BatchToValidate(NamedTuple):
     number: int
     partition: HostedPartition
     batch: Batch
+
+    @property
+    def codec(self) -> Codec | None:
+        """The codec that the batch has to get, or None if it keeps its own."""
+        wanted = self.partition.config.codec
+        return None if wanted == self.batch.codec else wanted
 
 
 @dataclass(slots=True)
@@ -92,17 +95,15 @@ class _Budget:
 def batches_to_validate(
     node: Node, client: Client, request: ProduceRequest, buffer: Buffer
 ) -> list[BatchToValidate]:
-    """Return the batches whose topics need validation. Other errors are not checked here."""
+    """Return the batches whose topics look into them. Other errors are not checked here."""
     found = []
     for number, part in enumerate(request.partitions):
-        partition = node.hosted.partition(part.topic, part.partition)
-        if partition is None or not client.sees_topic(ApiKey.PRODUCE, part.topic):
+        topic = node.hosted.name_of(part.topic)
+        partition = None if topic is None else node.hosted.partition(topic, part.partition)
+        if partition is None or not client.sees_topic(ApiKey.PRODUCE, partition.topic):
             continue
         config = partition.config
-        if (
-            not config.validates_records
-            or not 0 < part.stop - part.start <= config.max_message_bytes
-        ):
+        if not config.opens_batches or not 0 < part.stop - part.start <= config.max_message_bytes:
             continue
         try:
             found.append(
@@ -116,7 +117,7 @@ def batches_to_validate(
 def is_large(asked: Sequence[BatchToValidate]) -> bool:
     """Return whether validation would occupy the event loop for more than a few milliseconds."""
     records = sum(max(one.batch.record_count, 0) for one in asked)
-    packed = sum(one.batch.size for one in asked if one.batch.codec)
+    packed = sum(one.batch.size for one in asked if one.batch.codec or one.codec is not None)
     return records > _LARGE_RECORDS or packed > _LARGE_BYTES
 
 
@@ -124,94 +125,85 @@ def validate_batches(
     asked: Sequence[BatchToValidate], buffer: Buffer, ids: SchemaIdCache | None
 ) -> ValidationResult:
     """Validate the batches, which lie in `buffer`."""
-    found = ValidationResult({}, set())
+    found = ValidationResult({}, set(), {})
     limits = [_EXPANSION_FACTOR * one.partition.config.max_message_bytes for one in asked]
     left = _Budget(_MAX_RECORDS, max([_MIN_LIMIT_BYTES, *limits]))
-    for number, partition, batch in asked:
-        left.records -= max(batch.record_count, 0)
+    for one in asked:
+        config = one.partition.config
+        if config.validates_records:
+            left.records -= max(one.batch.record_count, 0)
+        elif one.codec is None:
+            continue
         refusal = (
-            _judge(partition, buffer, batch, ids, found.unknown_ids, left)
+            _check_or_recompress(one, buffer, ids, found, left)
             if left.records >= 0
-            else _too_many(partition)
+            else _too_many(one.partition)
         )
         if refusal is not None:
-            found.refusals[number] = refusal
+            found.refusals[one.number] = refusal
     return found
+
+
+def _check_or_recompress(
+    one: BatchToValidate,
+    buffer: Buffer,
+    ids: SchemaIdCache | None,
+    found: ValidationResult,
+    left: _Budget,
+) -> RejectedBatchError | None:
+    """Return why a batch is rejected, if it is.
+
+    The error is returned and not raised: its traceback would hold the receive buffer.
+    """
+    _, partition, batch = one
+    try:
+        data = record_data(buffer, batch, limit=left.bytes)
+    except InvalidBatchError as error:
+        return RejectedBatchError(ErrorCode.INVALID_RECORD, f"{partition}: {error}")
+    if batch.codec:
+        left.bytes -= len(data)
+    if partition.config.validates_records:
+        refusal = _judge(partition, data, batch, ids, found.unknown_ids)
+        if refusal is not None:
+            return refusal
+    if one.codec is not None:
+        found.recompressed[one.number] = bytearray(recompressed(batch, data, one.codec))
+    return None
 
 
 def _judge(
     partition: HostedPartition,
-    buffer: Buffer,
+    data: bytes,
     batch: Batch,
     ids: SchemaIdCache | None,
-    missing: set[TopicSchemaId],
-    left: _Budget,
+    missing: set[SubjectSchemaId],
 ) -> RejectedBatchError | None:
     config = partition.config
-    if config.schema_validation and ids is None:
+    if ids is None and config.schema_validation is not SchemaValidation.OFF:
         return _later(f"{partition} checks schema ids, and this broker has no --registry to ask")
-    bad: list[tuple[int, str]] = []
-    asked: dict[int, SchemaIdStatus] = {}
     try:
-        data = opened(buffer, batch, limit=left.bytes)
-        if batch.codec:
-            left.bytes -= len(data)
-        for number, record in enumerate(records_in(data, batch)):
-            wrong = _wrong(partition.topic, config, ids, batch, number, record, asked)
-            if wrong is not None:
-                bad.append((number, wrong))
-                if len(bad) == _MAX_NAMED_RECORDS:
-                    break
+        records = framed_records(data, batch)
     except InvalidBatchError as error:
         return RejectedBatchError(ErrorCode.INVALID_RECORD, f"{partition}: {error}")
-    wanted = [
-        (partition.topic, one) for one, seen in asked.items() if seen is SchemaIdStatus.NOT_CACHED
-    ]
-    missing.update(wanted[: max(0, _MAX_LOOKUPS - len(missing))])
-    if bad:
-        number, wrong = bad[0]
-        least = "at least " if len(bad) == _MAX_NAMED_RECORDS else ""
-        more = f" ({least}{len(bad)} of the batch's records are refused)" if len(bad) > 1 else ""
-        message = f"{partition}: record {number} of the batch: {wrong}{more}"
-        return RejectedBatchError(ErrorCode.INVALID_RECORD, message, tuple(bad))
-    unsure = [
-        schema_id for schema_id, verdict in asked.items() if verdict is not SchemaIdStatus.KNOWN
-    ]
-    if not unsure:
+    verdicts = judge_records(partition.topic, config, records, ids)
+    missing.update(verdicts.not_cached[: max(0, _MAX_LOOKUPS - len(missing))])
+    if verdicts.bad:
+        return _rejected(partition, verdicts.bad)
+    if not verdicts.unsure:
         return None
     assert ids is not None
-    return _later(f"{partition}: the registry at {ids.url} does not say whether it has {unsure[0]}")
+    unsure = verdicts.unsure[0]
+    asked = unsure.subject if unsure.schema_id == ANY_ID else unsure.schema_id
+    return _later(f"{partition}: the registry at {ids.url} does not say whether it has {asked}")
 
 
-def _wrong(
-    topic: str,
-    config: TopicConfig,
-    ids: SchemaIdCache | None,
-    batch: Batch,
-    number: int,
-    record: Record,
-    asked: dict[int, SchemaIdStatus],
-) -> str | None:
-    """Return what is wrong with a record, or None; note ids that are not known in `asked`."""
-    if record.offset - batch.base_offset != number:
-        return f"it says that it is number {record.offset - batch.base_offset}"
-    if config.compacted and record.key is None:
-        return "it has no key, and the topic is compacted by key: give every message a key"
-    if not config.schema_validation or ids is None or record.value is None:
-        return None
-    try:
-        schema_id, _ = _wire.unframe(record.value)
-    except _wire.FramingError as error:
-        return f"{error.message}; {error.fix}"
-    verdict = asked.get(schema_id)
-    if verdict is None:
-        verdict = asked[schema_id] = ids.status(topic, schema_id)
-    if verdict is SchemaIdStatus.UNKNOWN:
-        return (
-            f"schema id {schema_id} is not registered in subject {topic}-value at {ids.url};"
-            f" register the schema there (`headworks schema register`), then produce"
-        )
-    return None
+def _rejected(partition: HostedPartition, bad: Mapping[int, str]) -> RejectedBatchError:
+    named = tuple(sorted(bad.items()))[:MAX_NAMED_RECORDS]
+    number, reason = named[0]
+    least = "at least " if len(bad) >= MAX_NAMED_RECORDS else ""
+    more = f" ({least}{len(bad)} of the batch's records are refused)" if len(bad) > 1 else ""
+    message = f"{partition}: record {number} of the batch: {reason}{more}"
+    return RejectedBatchError(ErrorCode.INVALID_RECORD, message, named)
 
 
 def _too_many(partition: HostedPartition) -> RejectedBatchError:

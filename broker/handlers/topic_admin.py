@@ -1,6 +1,7 @@
-"""CreateTopics, DeleteTopics, and CreatePartitions.
+"""CreateTopics, DeleteTopics, CreatePartitions, and reassignments.
 
-Rule: the reply is sent after the change, so the next request sees it.
+Rules: the reply is sent after the change, so the next request sees it. A partition never moves, so
+no reassignment is ever in progress.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from headworks._broker.coordination import TopicExistsError
 from headworks._broker.handlers.node import Node, Request
@@ -16,15 +18,15 @@ from headworks._broker.topics import (
     HostedTopic,
     InvalidConfigError,
     InvalidTopicError,
+    MissingSubjectError,
     TooManyPartitionsError,
 )
 from headworks._kafka.error_codes import ErrorCode, refused
 from headworks._kafka.protocol.messages import Fields
-from headworks.errors import RefusedError
-
-__all__ = ["create_partitions", "create_topics", "delete_topics"]
+from headworks.errors import RefusedError, UnreachableError
 
 _MAX_PARTITIONS = 10_000
+_DELETED_BY_ID_VERSION = 6  # from which DeleteTopics may name a topic by its id
 _DEFAULT_SOURCE, _TOPIC_SOURCE = 5, 1
 
 
@@ -63,20 +65,27 @@ async def _create(node: Node, topic: Any, *, validate_only: bool) -> dict[str, A
     if topic.name in node.hosted.topics:  # unless another broker has just deleted it
         await node.topic_lookup.refresh(topic.name)
     try:
+        topic_id = None
         if validate_only:
             node.hosted.check_new(topic.name, count, configs)
+            await node.topic_changes.subject_rule.check(topic.name)
         else:
-            _check_served(await node.topic_changes.create(topic.name, count, configs, assignment))
+            created = await node.topic_changes.create(topic.name, count, configs, assignment)
+            _check_served(created)
+            topic_id = created.topic_id
     except InvalidTopicError as error:
         raise refused(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
     except TopicExistsError as error:
         raise refused(ErrorCode.TOPIC_ALREADY_EXISTS, str(error)) from None
     except InvalidConfigError as error:
         raise refused(ErrorCode.INVALID_CONFIG, str(error)) from None
-    except TooManyPartitionsError as error:
+    except (TooManyPartitionsError, MissingSubjectError) as error:
         raise refused(ErrorCode.POLICY_VIOLATION, str(error)) from None
+    except UnreachableError as error:
+        raise refused(ErrorCode.REQUEST_TIMED_OUT, str(error)) from None
     shown = {name: key.default for name, key in CONFIGS.items()} | {**node.hosted.defaults}
     return {
+        "topic_id": topic_id,
         "num_partitions": count,
         "replication_factor": 1,
         "configs": [
@@ -161,18 +170,40 @@ def _check_allowed(node: Node, request: Request, name: str) -> None:
 
 async def delete_topics(node: Node, request: Request) -> Fields:
     """Delete topics; the reply is sent when they are gone."""
+    message = request.message
+    if request.version < _DELETED_BY_ID_VERSION:
+        named = [(name, None) for name in message.topic_names]
+    else:
+        named = [(topic.name, topic.topic_id) for topic in message.topics]
     responses = []
-    for name in request.message.topic_names:
-        error, text = ErrorCode.NONE, None
+    for asked, topic_id in named:
+        error, text, name = ErrorCode.NONE, None, asked
         try:
+            name = _name_to_delete(node, asked, topic_id)
             _check_allowed(node, request, name)
             if await node.topic_lookup.find(name) is None:
                 raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
             await node.topic_changes.delete(name)
         except RefusedError as refusal:
             error, text = ErrorCode(refusal.code), str(refusal)
-        responses.append({"name": name, "error_code": error, "error_message": text})
+            name = asked  # an id must not reveal its name to a client that may not see the topic
+            if asked is None and error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                text = f"{request.client.principal.name} is not an admin of this topic"
+        responses.append(
+            {"name": name, "topic_id": topic_id, "error_code": error, "error_message": text}
+        )
     return {"responses": responses}
+
+
+def _name_to_delete(node: Node, name: str | None, topic_id: UUID | None) -> str:
+    if (name is None) == (topic_id is None):
+        raise refused(ErrorCode.INVALID_REQUEST, "name a topic by its name or by its id")
+    if name is not None:
+        return name
+    topic = node.hosted.by_id(topic_id)
+    if topic is None:
+        raise refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+    return topic.name
 
 
 async def create_partitions(node: Node, request: Request) -> Fields:
@@ -215,3 +246,52 @@ async def _grow(node: Node, asked: Any, *, validate_only: bool) -> None:
             raise refused(ErrorCode.POLICY_VIOLATION, str(error)) from None
         except InvalidTopicError as error:
             raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error)) from None
+
+
+async def list_partition_reassignments(node: Node, request: Request) -> Fields:  # noqa: ARG001
+    """Return that no partition is being moved."""
+    if not request.may_use_broker():
+        return {
+            "error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            "error_message": f"{request.client.principal.name} is not an admin of all topics",
+            "topics": [],
+        }
+    return {"error_code": ErrorCode.NONE, "error_message": None, "topics": []}
+
+
+async def alter_partition_reassignments(node: Node, request: Request) -> Fields:
+    """Accept the broker that a partition has already, and refuse every other one."""
+    responses = []
+    for topic in request.message.topics:
+        answers = []
+        for asked in topic.partitions:
+            error, text = ErrorCode.NONE, None
+            try:
+                _check_allowed(node, request, topic.name)
+                _check_stays(node, topic.name, asked)
+            except RefusedError as refusal:
+                error, text = ErrorCode(refusal.code), str(refusal)
+            answers.append(
+                {
+                    "partition_index": asked.partition_index,
+                    "error_code": error,
+                    "error_message": text,
+                }
+            )
+        responses.append({"name": topic.name, "partitions": answers})
+    return {"error_code": ErrorCode.NONE, "error_message": None, "responses": responses}
+
+
+def _check_stays(node: Node, name: str, asked: Any) -> None:
+    """Raise unless a partition is asked to be where it is."""
+    topic = node.hosted.topics.get(name)
+    if topic is None or not 0 <= asked.partition_index < topic.count:
+        raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+    if asked.replicas is None:
+        raise refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "the partition is not being moved")
+    broker = topic.assignment[asked.partition_index]
+    if list(asked.replicas) != [broker]:
+        raise refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"the partition has one replica, on broker {broker}, and never moves",
+        )

@@ -2,7 +2,7 @@
 
 from headworks._broker.log.config import CompactionConfig, LogConfig
 from headworks._broker.log.open_file import SegmentFile
-from headworks._broker.log.partition import OffsetOutOfRangeError, PartitionLog
+from headworks._broker.log.partition import PartitionLog
 from headworks._broker.log.producer_state import (
     MAX_PRODUCERS,
     DuplicateBatchError,
@@ -13,6 +13,7 @@ from headworks._broker.log.producer_state import (
 )
 from headworks._broker.log.recovery import Recovery, open_log
 from headworks._broker.log.segment import FlushFailedError, LogSegment
+from headworks._broker.log.slices import OffsetOutOfRangeError
 
 __all__ = [
     "MAX_PRODUCERS",

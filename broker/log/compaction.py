@@ -11,6 +11,9 @@ Rules:
   the earlier records of its key. A record without a key is retained.
 - The last batch of each idempotent producer is retained, empty if need be, so that a repeated batch
   is still detected. So is the last batch of the plan, so that a consumer reaches its end.
+- Nothing from the last stable offset on is compacted. Below it every transaction has ended: records
+  of an aborted one are removed, and the others belong to no transaction any more. Nobody needs the
+  markers then, so they are removed too.
 - The CRC of every batch is verified first: damage never gets a new, valid CRC.
 - Compaction runs in a thread beside the writer. It reads only the sealed segments of the plan, and
   while `PartitionLog.compacting` is set the writer removes none of them.
@@ -19,13 +22,15 @@ Rules:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from headworks._broker.log.aborted_index import SUFFIX, AbortedIndex, AbortedTransaction
 from headworks._broker.log.compaction_state import (
     CompactedSegment,
     CompactionState,
@@ -39,11 +44,17 @@ from headworks._broker.log.index import GrowingIndex, MappedIndex
 from headworks._broker.log.offset_map import OffsetMap
 from headworks._broker.log.partition import MAX_RELATIVE_OFFSET, PartitionLog
 from headworks._broker.log.segment import NO_TIMESTAMP, LogSegment, segment_path
-from headworks._kafka.records.batch import Batch, check_batch
-from headworks._kafka.records.record import opened
-from headworks._kafka.records.rewrite import Entry, delete_horizon, emptied, entries_in, rewritten
-
-__all__ = ["DEFAULT_MEMORY_BYTES", "Plan", "Swap", "compact", "plan"]
+from headworks._broker.log.slices import aborted_between
+from headworks._kafka.records.batch import CONTROL, TRANSACTIONAL, Batch, check_batch
+from headworks._kafka.records.record import record_data
+from headworks._kafka.records.rewrite import (
+    RawRecord,
+    delete_horizon,
+    empty_batch,
+    parse_raw_records,
+    rebuild_batch,
+    without_transaction,
+)
 
 DEFAULT_MEMORY_BYTES = 64 << 20
 _RECORDS_PER_THROTTLE = 50  # between two calls of `throttle`
@@ -58,6 +69,7 @@ class Plan:
     segments: tuple[LogSegment, ...]  # to compact, oldest first; the older ones may be clean
     state: CompactionState  # before the compaction
     retained_batches: frozenset[int]  # base offsets of the producers' last batches
+    aborted: Mapping[int, Sequence[AbortedTransaction]]  # by producer id, by offset
     config: CompactionConfig
     segment_bytes: int  # maximum size of a segment
     ratio: float  # of bytes that are dirty, 0 to 1
@@ -66,6 +78,16 @@ class Plan:
     def end(self) -> int:
         """The offset after the last record to compact."""
         return self.segments[-1].next_offset
+
+    def discards(self, batch: Batch) -> bool:
+        """Return whether a batch is a marker, or holds records of an aborted transaction."""
+        if not batch.attributes & (TRANSACTIONAL | CONTROL):
+            return False
+        if batch.attributes & CONTROL:
+            return True
+        own = self.aborted.get(batch.producer_id, ())
+        at = bisect_left(own, batch.base_offset, key=lambda one: one.last)
+        return at < len(own) and own[at].first <= batch.base_offset
 
 
 class Swap(NamedTuple):
@@ -84,6 +106,10 @@ class _RetentionRules(NamedTuple):
     now_ms: int
     delete_retention_ms: int  # how long a tombstone stays
 
+    def keeps_place(self, batch: Batch) -> bool:
+        """Return whether a batch without records stays: a producer's last, or the last of all."""
+        return batch.last_offset + 1 >= self.last or batch.base_offset in self.retained_batches
+
 
 class _WrittenSegment(NamedTuple):
     size: int  # bytes
@@ -99,6 +125,8 @@ def plan(log: PartitionLog, now_ms: int) -> Plan | None:
         return None
     segments: list[LogSegment] = []
     for segment in log.segments[:-1]:
+        if segment.next_offset > log.last_stable_offset:
+            break
         if config.min_lag_ms and now_ms - segment.last_write_ms() < config.min_lag_ms:
             break
         segments.append(segment)
@@ -114,10 +142,22 @@ def plan(log: PartitionLog, now_ms: int) -> Plan | None:
         tuple(segments),
         log.compaction_state,
         log.producers.last_batches(),
+        _by_producer(
+            aborted_between(log.segments, segments[0].base_offset, segments[-1].next_offset)
+        ),
         config,
         log.config.segment_bytes,
         ratio,
     )
+
+
+def _by_producer(
+    aborted: Iterable[AbortedTransaction],
+) -> dict[int, list[AbortedTransaction]]:
+    found: dict[int, list[AbortedTransaction]] = {}
+    for one in aborted:
+        found.setdefault(one.producer_id, []).append(one)
+    return found
 
 
 def compact(
@@ -132,7 +172,7 @@ def compact(
     segments, state = list(plan.segments), plan.state
     while state.dirty < plan.end:
         offset_map = OffsetMap(memory, plan.end - state.dirty)
-        end = _build_offset_map(offset_map, segments, state.dirty, plan.end, throttle)
+        end = _build_offset_map(plan, offset_map, segments, state.dirty, throttle)
         retention = plan.config.delete_retention_ms
         rules = _RetentionRules(offset_map, end, plan.end, plan.retained_batches, now_ms, retention)
         done: list[LogSegment] = []
@@ -152,10 +192,10 @@ def compact(
 
 
 def _build_offset_map(
+    plan: Plan,
     offset_map: OffsetMap,
     segments: Sequence[LogSegment],
     dirty: int,
-    end: int,
     throttle: Callable[[], None],
 ) -> int:
     """Add every key from the offset `dirty` on; return the offset at which the map was full."""
@@ -165,12 +205,16 @@ def _build_offset_map(
         first = segment.find_batch(dirty)
         for batch in segment.headers(first.position if first is not None else segment.size):
             data, own = _read(segment, batch)
-            for entry in _entries(opened(data, own, limit=_MAX_DECOMPRESSED_BYTES), own, throttle):
+            if plan.discards(own):
+                continue
+            for entry in _entries(
+                record_data(data, own, limit=_MAX_DECOMPRESSED_BYTES), own, throttle
+            ):
                 if entry.offset < dirty or entry.key is None:
                     continue
                 if not offset_map.put(entry.key, entry.offset):
                     return entry.offset
-    return end
+    return plan.end
 
 
 def _group_segments(
@@ -205,7 +249,7 @@ def _compact_group(
     staged = staged_path(folder, base, state.generation + 1)
     try:
         with staged.open("wb") as file:
-            written = _write(file, group, rules, throttle)
+            written = _write(file, plan, group, rules, throttle)
             file.flush()
             os.fsync(file.fileno())
         unchanged = len(group) == 1 and not written.changed
@@ -223,6 +267,8 @@ def _compact_group(
         staged.unlink(missing_ok=True)
         raise
     try:
+        if any(len(segment.aborted) for segment in group):  # none is left
+            AbortedIndex().write(segment_path(folder, base).with_suffix(SUFFIX), end)
         return Swap(group, _open_compacted(segment_path(folder, base), end, written), after)
     except OSError as error:
         raise UnfinishedSwapError(
@@ -233,6 +279,7 @@ def _compact_group(
 
 def _write(
     file: BinaryIO,
+    plan: Plan,
     group: tuple[LogSegment, ...],
     rules: _RetentionRules,
     throttle: Callable[[], None],
@@ -242,7 +289,13 @@ def _write(
     for segment in group:
         for batch in segment.headers():
             data, own = _read(segment, batch)
-            retained = _retained_batch(own, data, rules, throttle)
+            if plan.discards(own):
+                retained = empty_batch(own) if rules.keeps_place(own) else None
+            elif own.attributes & TRANSACTIONAL:
+                settled = without_transaction(own, data)
+                retained = _retained_batch(check_batch(settled), settled, rules, throttle)
+            else:
+                retained = _retained_batch(own, data, rules, throttle)
             changed = changed or retained is not data
             if retained is None:
                 continue
@@ -253,10 +306,10 @@ def _write(
     return _WrittenSegment(size, max_timestamp, index, changed)
 
 
-def _entries(data: bytes, batch: Batch, throttle: Callable[[], None]) -> Iterator[Entry]:
+def _entries(data: bytes, batch: Batch, throttle: Callable[[], None]) -> Iterator[RawRecord]:
     """Yield the records of a batch, and throttle between them."""
     throttle()
-    for number, entry in enumerate(entries_in(data, batch), 1):
+    for number, entry in enumerate(parse_raw_records(data, batch), 1):
         yield entry
         if not number % _RECORDS_PER_THROTTLE:
             throttle()
@@ -271,17 +324,16 @@ def _retained_batch(
     batch may decompress to millions of small ones.
     """
     horizon = delete_horizon(batch)
-    content = opened(data, batch, limit=_MAX_DECOMPRESSED_BYTES)
+    content = record_data(data, batch, limit=_MAX_DECOMPRESSED_BYTES)
     decisions, tombstones = bytearray(), False
     for entry in _entries(content, batch, throttle):
         decisions.append(_is_retained(entry, horizon, rules))
         tombstones = tombstones or bool(decisions[-1] and entry.tombstone and entry.key is not None)
     retained = sum(decisions)
     if not retained:
-        last = batch.last_offset + 1 >= rules.last
-        if not last and batch.base_offset not in rules.retained_batches:
+        if not rules.keeps_place(batch):
             return None
-        return emptied(batch) if decisions else data
+        return empty_batch(batch) if decisions else data
     whole = batch.last_offset < rules.end
     if horizon is None and whole and tombstones:
         horizon = rules.now_ms + rules.delete_retention_ms
@@ -289,10 +341,10 @@ def _retained_batch(
         return data
     else:
         horizon = None
-    return rewritten(batch, compress(_entries(content, batch, throttle), decisions), horizon)
+    return rebuild_batch(batch, compress(_entries(content, batch, throttle), decisions), horizon)
 
 
-def _is_retained(entry: Entry, horizon: int | None, rules: _RetentionRules) -> bool:
+def _is_retained(entry: RawRecord, horizon: int | None, rules: _RetentionRules) -> bool:
     if entry.key is None:
         return True
     offset_map = rules.offset_map.latest_offset(entry.key)
@@ -320,5 +372,5 @@ def _open_compacted(path: Path, end: int, written: _WrittenSegment) -> LogSegmen
         segment.save_index()
         if written.size:
             segment.index = MappedIndex(segment.index_path)
-    segment.folder_synced = True
+    segment.folder_synced = segment.gaps = True
     return segment

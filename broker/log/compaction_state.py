@@ -26,18 +26,9 @@ from pathlib import Path
 from crc32c import crc32c
 
 from headworks._atomic_file import replace_file, sync_folder
-from headworks._broker.log.segment import segment_path
+from headworks._broker.log.aborted_index import SUFFIX
+from headworks._broker.log.segment import salvage_fix, segment_path
 from headworks.errors import CorruptError, HeadworksError
-
-__all__ = [
-    "CompactedSegment",
-    "CompactionState",
-    "UnfinishedSwapError",
-    "adopt",
-    "load",
-    "staged_path",
-    "swap",
-]
 
 FILE = "compacted"
 _STAGED = ".cleaned-"
@@ -100,8 +91,8 @@ def load(folder: Path) -> CompactionState:
         head = body = ""
     if head != f"{_MAGIC} {crc32c(body.encode()):08x}":
         raise CorruptError(
-            f"{path} is damaged: without it, compacted records look like lost ones",
-            fix="restore the file from a copy of the folder",
+            f"{path} is damaged at byte 0: without it, compacted records look like lost ones",
+            fix=salvage_fix(folder),
         )
     content = json.loads(body)
     segments = tuple(CompactedSegment(**segment) for segment in content["segments"])
@@ -158,11 +149,12 @@ def _finish(folder: Path, cleaned: CompactionState) -> None:
         new = staged_path(folder, segment.base, cleaned.generation)
         if new.exists():
             path = segment_path(folder, segment.base)
-            path.with_suffix(".index").unlink(missing_ok=True)
+            for suffix in (".index", SUFFIX):
+                path.with_suffix(suffix).unlink(missing_ok=True)
             sync_folder(folder)  # an old index must never lie beside a new segment
             new.replace(path)
     for base in cleaned.replaced:
-        for suffix in (".log", ".index", ".producers"):
+        for suffix in (".log", ".index", ".producers", SUFFIX):
             segment_path(folder, base).with_suffix(suffix).unlink(missing_ok=True)
     if cleaned.generation:
         sync_folder(folder)

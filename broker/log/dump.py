@@ -18,9 +18,9 @@ from pathlib import Path
 from headworks._broker.log.compaction_state import load
 from headworks._broker.log.partition import LEADER_EPOCH
 from headworks._kafka.records import Batch, InvalidBatchError, Record, check_batch, iter_records
+from headworks._kafka.records.batch import CONTROL, TRANSACTIONAL
+from headworks._kafka.records.control import commits
 from headworks.errors import UsageError
-
-__all__ = ["DumpedBatch", "SegmentDamage", "dump_segment", "gaps", "segments_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,12 @@ class DumpedBatch:
     segment: Path
     batch: Batch
     records: tuple[Record, ...] = ()
+    marker: str = ""  # "commit", "abort", or "control" if it is a control batch
+
+    @property
+    def transactional(self) -> bool:
+        """Whether its records belong to a transaction."""
+        return bool(self.batch.attributes & TRANSACTIONAL) and not self.marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +87,12 @@ def dump_segment(path: Path, *, records: bool = False) -> Iterator[DumpedBatch |
                 try:
                     batch = check_batch(view, position)
                     _check_place(batch, expected, gaps=clean is not None)
-                    found = _records(view, batch) if records else ()
+                    found = records_of(view, batch) if records else ()
+                    marker = marker_of(view, batch)
                 except InvalidBatchError as error:
                     yield SegmentDamage(path, position, str(error))
                     return
-                yield DumpedBatch(path, batch, found)
+                yield DumpedBatch(path, batch, found, marker)
                 expected, position = batch.last_offset + 1, position + batch.size
 
 
@@ -103,9 +110,21 @@ def gaps(ends: list[tuple[Path, int]]) -> Iterator[SegmentDamage]:
             )
 
 
-def _records(view: memoryview, batch: Batch) -> tuple[Record, ...]:
-    with view[batch.position : batch.position + batch.size] as own:
+def records_of(view: bytes | memoryview, batch: Batch) -> tuple[Record, ...]:
+    """Return the records of a batch of a buffer, or raise InvalidBatchError."""
+    with memoryview(view)[batch.position : batch.position + batch.size] as own:
         return tuple(iter_records(own, batch._replace(position=0)))
+
+
+def marker_of(view: bytes | memoryview, batch: Batch) -> str:
+    """Return "commit" or "abort" for a marker of a buffer, "" for a batch of records.
+
+    Raises InvalidBatchError for a marker whose record does not decode.
+    """
+    if not batch.attributes & CONTROL:
+        return ""
+    data = bytes(memoryview(view)[batch.position : batch.position + batch.size])
+    return {True: "commit", False: "abort", None: "control"}[commits(data, batch)]
 
 
 def _check_place(batch: Batch, expected: int, *, gaps: bool) -> None:

@@ -21,8 +21,6 @@ from typing import Protocol
 
 from headworks._atomic_file import replace_file
 
-__all__ = ["INDEX_INTERVAL_BYTES", "GrowingIndex", "Index", "MappedIndex"]
-
 INDEX_INTERVAL_BYTES = 4096
 _ENTRY = struct.Struct(">IIq")
 _START = (0, 0)
@@ -39,6 +37,9 @@ class Index(Protocol):
 
     def at_position(self, position: int) -> int:
         """Return the position of the last indexed batch at or before `position`."""
+
+    def offset_from(self, position: int) -> int | None:
+        """Return the relative offset of the first indexed batch at or after `position`."""
 
     def close(self) -> None:
         """Close the file."""
@@ -72,6 +73,11 @@ class GrowingIndex:
     def at_position(self, position: int) -> int:
         """See `Index`."""
         return self._entry(bisect_right(self._positions, position) - 1)[1]
+
+    def offset_from(self, position: int) -> int | None:
+        """See `Index`."""
+        number = bisect_left(self._positions, position)
+        return self._offsets[number] if number < len(self._positions) else None
 
     def latest_before(self, relative: int) -> tuple[int, int]:
         """Return the largest timestamp before the last indexed batch below `relative`.
@@ -137,6 +143,11 @@ class MappedIndex:
         """See `Index`."""
         found = bisect_right(range(self._count), position, key=lambda i: self._entry(i)[1]) - 1
         return self._entry(found)[1] if found >= 0 else 0
+
+    def offset_from(self, position: int) -> int | None:
+        """See `Index`."""
+        number = bisect_left(range(self._count), position, key=lambda i: self._entry(i)[1])
+        return self._entry(number)[0] if number < self._count else None
 
     def close(self) -> None:
         """See `Index`."""

@@ -13,8 +13,6 @@ import os
 import struct
 from hashlib import blake2b
 
-__all__ = ["SLOT_BYTES", "OffsetMap"]
-
 SLOT_BYTES = 24
 _SLOT = struct.Struct("<16sQ")
 _FIRST = struct.Struct("<Q")

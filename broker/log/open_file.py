@@ -11,29 +11,27 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
 
-__all__ = ["SegmentFile"]
-
 
 class SegmentFile:
     """An open file."""
 
-    __slots__ = ("_removed", "fd")
+    __slots__ = ("fd", "removed")
 
     def __init__(self, path: Path) -> None:
         self.fd = -1  # the descriptor; -1 when closed
-        self._removed = False  # whether a thread closes it, because it is or will be deleted
+        self.removed = False  # whether a thread closes it, because it is or will be deleted
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def close_when_unused(self) -> None:
         """Let a thread close the file, because it was deleted or is about to be."""
         _start_closing()
-        self._removed = True
+        self.removed = True
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
-            if self._removed:
+            if self.removed:
                 _closing.put(fd)  # safe in a finalizer, which may take no lock
             else:
                 os.close(fd)

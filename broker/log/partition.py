@@ -18,36 +18,32 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from headworks._atomic_file import replace_file
+from headworks._broker.log.aborted_index import AbortedTransaction
 from headworks._broker.log.compaction_state import CompactionState
 from headworks._broker.log.config import LogConfig
-from headworks._broker.log.producer_state import ProducerState, ProducerStates
-from headworks._broker.log.segment import NO_TIMESTAMP, LogSegment, segment_path
-from headworks._kafka.records import InvalidBatchError, iter_records
-from headworks._kafka.records.batch import LENGTH_PREFIX, Batch, Buffer, Plain, patch_placement
+from headworks._broker.log.producer_state import ProducerState, ProducerStates, note_marker
+from headworks._broker.log.recovery_point import LogPosition, RecoveryPoint
+from headworks._broker.log.retention import removable
+from headworks._broker.log.segment import LogSegment, SegmentLostError, segment_path
+from headworks._broker.log.slices import OffsetOutOfRangeError, aborted_between, find_slice
+from headworks._broker.log.start_offset import save_start
+from headworks._broker.log.time_search import latest_timestamp, offset_at_time
+from headworks._kafka.records.batch import (
+    LENGTH_PREFIX,
+    TRANSACTIONAL,
+    Batch,
+    Buffer,
+    Plain,
+    check_batch,
+    patch_placement,
+)
+from headworks._kafka.records.control import commits
 from headworks._kafka.records.file_slice import FileSlice
-from headworks.errors import RefusedError
-
-__all__ = ["LEADER_EPOCH", "MAX_RELATIVE_OFFSET", "OffsetOutOfRangeError", "PartitionLog"]
 
 LEADER_EPOCH = 0  # of every batch: a partition never moves to another broker
 MAX_RELATIVE_OFFSET = (1 << 31) - 1  # of a record, to the base offset of its segment
-START_FILE = "start-offset"
-_TIME_SEARCH_LIMIT_BYTES = 64 << 20  # of one decompressed batch that is searched for a timestamp
-
-
-class OffsetOutOfRangeError(RefusedError):
-    """The log does not hold this offset: it was removed, or is not written yet."""
-
-
-class LogPosition(NamedTuple):
-    """An offset and where its record starts."""
-
-    offset: int
-    segment_base_offset: int
-    position: int  # byte in the file of that segment
 
 
 class PartitionLog:
@@ -61,6 +57,7 @@ class PartitionLog:
         config: LogConfig,
         log_start_offset: int,
         compaction_state: CompactionState,
+        recovery_point: RecoveryPoint,
     ) -> None:
         self.folder = folder  # holds the segments and nothing of other partitions
         self.config = config  # replaced when the configs of the topic change
@@ -70,16 +67,21 @@ class PartitionLog:
         self.compacting = False  # while the compactor reads sealed segments, none is removed
         self.appended_bytes = 0  # written since the log was opened
         self._segments = segments  # oldest first; the last, active one is written
-        self._base_offsets = tuple(segment.base_offset for segment in segments)  # to bisect
+        self._base_offsets: tuple[int, ...] = ()  # of the segments, to bisect
+        self._aborting: tuple[LogSegment, ...] = ()  # the segments with aborted transactions
+        self._replace_segments(segments)
         end = LogPosition(segments[-1].next_offset, segments[-1].base_offset, segments[-1].size)
         self._log_end = end  # after the last written record
         self._flushed = end  # after the last record that is on disk
+        self._recovery_point = recovery_point
         self._next_offset = end.offset  # of the next staged batch
         self._staged: list[Buffer] = []  # the bytes of each staged batch
         self._staged_batches: list[tuple[int, int, int]] = []  # base offset, size, max timestamp
         self._staged_bytes = 0  # of all staged batches
         self._undo: list[tuple[int, ProducerState | None]] = []  # producers as they were before
-        self._failed_write: OSError | None = None  # of staged batches; the next `commit` raises it
+        self._staged_transactions: list[tuple[int, LogPosition]] = []  # producer, where it writes
+        # of staged batches; the next `commit` raises it
+        self._failed_write: OSError | SegmentLostError | None = None
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
@@ -102,6 +104,13 @@ class PartitionLog:
         return self._readable_end.offset
 
     @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which every transaction has ended; the high watermark if all have."""
+        if self.producers.transactions.none:
+            return self.high_watermark
+        return max(self._stable_end.offset, self.log_start_offset)
+
+    @property
     def size(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size for segment in self._segments)
@@ -114,6 +123,12 @@ class PartitionLog:
     @property
     def _readable_end(self) -> LogPosition:
         return self._log_end if self.config.show_unflushed else self._flushed
+
+    @property
+    def _stable_end(self) -> LogPosition:
+        end = self._readable_end
+        first = self.producers.transactions.first_unstable(end.offset)
+        return end if first is None else min(first, end)
 
     # -- append ------------------------------------------------------------------------------
 
@@ -136,7 +151,7 @@ class PartitionLog:
         if filled and (filled + size > self.config.segment_bytes or relative > MAX_RELATIVE_OFFSET):
             try:
                 self.commit()
-            except OSError as error:
+            except (OSError, SegmentLostError) as error:
                 self._failed_write = error
                 raise
             self.roll()
@@ -148,6 +163,10 @@ class PartitionLog:
         self._next_offset = base + delta + 1
         if idempotent:
             self._undo.append((batch.producer_id, self.producers.update(batch, base)))
+            if batch.attributes & TRANSACTIONAL:
+                active = self._segments[-1]
+                at = LogPosition(base, active.base_offset, active.size + self._staged_bytes - size)
+                self._staged_transactions.append((batch.producer_id, at))
         return base
 
     def stage_plain(self, buffer: memoryview, batches: Sequence[Plain]) -> int | None:
@@ -179,7 +198,7 @@ class PartitionLog:
         return first
 
     def commit(self) -> None:
-        """Write all staged batches; on OSError none of them was appended."""
+        """Write all staged batches; on OSError or SegmentLostError none of them was appended."""
         if self._failed_write is not None:
             failed, self._failed_write = self._failed_write, None
             raise failed
@@ -188,19 +207,37 @@ class PartitionLog:
         active = self._segments[-1]
         try:
             active.append(self._staged, self._staged_batches, self._next_offset)
-        except OSError:
+        except (OSError, SegmentLostError):
             self._next_offset = self._log_end.offset
             for producer_id, before in reversed(self._undo):
                 self.producers.restore(producer_id, before)
+            self._staged_transactions.clear()
             raise
         else:
             self._log_end = LogPosition(self._next_offset, active.base_offset, active.size)
             self.appended_bytes += self._staged_bytes
+            if self._staged_transactions:
+                self.producers.transactions.begin_all(self._staged_transactions)
         finally:
             self._staged.clear()
             self._staged_batches.clear()
             self._undo.clear()
             self._staged_bytes = 0
+
+    def append_marker(self, marker: bytearray) -> int:
+        """Write the marker that ends a transaction here, and return its offset.
+
+        Raises what `stage` and `commit` raise; the transaction is then still open.
+        """
+        batch = check_batch(marker)
+        base = self.stage(memoryview(marker), batch._replace(producer_id=-1))
+        self.commit()
+        placed, active = batch._replace(base_offset=base), self._segments[-1]
+        commit = commits(bytes(marker), batch)
+        note_marker(self.producers, active, placed, commit, exposed=self.high_watermark)
+        if len(active.aborted):
+            self._replace_segments(self._segments)
+        return base
 
     def roll(self) -> None:
         """Flush and seal the active segment, and start a new one; do nothing if it is empty."""
@@ -210,14 +247,13 @@ class PartitionLog:
         active.sync()
         self.mark_flushed(self._log_end)
         path = segment_path(self.folder, self._next_offset)
-        replace_file(path.with_suffix(".producers"), self.producers.dump())
+        replace_file(path.with_suffix(".producers"), self.producers.dump(active))
         new = LogSegment(path)
         try:
             active.seal()
         except OSError:
             new.close()
             new.remove_files()
-            active.index_path.unlink(missing_ok=True)  # on the active segment it means: closed
             raise
         self._replace_segments((*self._segments, new))
         self._log_end = self._flushed = LogPosition(self._next_offset, new.base_offset, 0)
@@ -236,6 +272,7 @@ class PartitionLog:
         """Flush, and return what `mark_flushed` needs. May run in another thread."""
         end = self._log_end  # read before the segment: a roll flushes the old one itself
         self._segments[-1].sync()
+        self._recovery_point.advance(end)
         return end
 
     def mark_flushed(self, end: LogPosition) -> None:
@@ -249,71 +286,39 @@ class PartitionLog:
         """Return bytes of one segment, from the batch that holds `offset`, at most `max_bytes`.
 
         With `at_least_one` the first batch is whole, however large it is. The slice may end within
-        a later batch, which a client ignores. Raises OffsetOutOfRangeError below the log start
-        offset and above the high watermark.
+        a later batch, which a client ignores. The slice is empty from the high watermark to the log
+        end offset: a producer may have been told these offsets. Raises OffsetOutOfRangeError below
+        the log start offset and above the log end offset.
         """
-        end = self._readable_end
-        self._check_range(offset, end.offset)
-        segments = self._segments
-        at = bisect_right(self._base_offsets, offset) - 1
-        while offset < end.offset and at < len(segments):
-            segment = segments[at]
-            last = segment.base_offset == end.segment_base_offset
-            limit = end.position if last else segment.size
-            batch = segment.find_batch(offset)
-            if batch is not None and batch.position < limit:
-                batch_end = batch.position + batch.size
-                stop = min(limit, batch.position + max_bytes)
-                if stop < batch_end:
-                    stop = batch_end if at_least_one else batch.position
-                elif stop < limit:
-                    stop = max(batch_end, segment.batch_boundary_before(stop))
-                return FileSlice(segment.file, batch.position, stop - batch.position)
-            at += 1
-        return FileSlice(segments[-1].file, 0, 0)
+        self._check_range(offset, self._log_end.offset)
+        end, segments, bases = self._readable_end, self._segments, self._base_offsets
+        return find_slice(segments, bases, offset, max_bytes, end, at_least_one=at_least_one)[1]
 
-    def offset_at_time(self, timestamp: int) -> tuple[int, int] | None:
-        """Return (offset, timestamp) of the first readable record at or after `timestamp`.
+    def read_committed(
+        self, offset: int, max_bytes: int, *, at_least_one: bool = True
+    ) -> tuple[FileSlice, tuple[AbortedTransaction, ...]]:
+        """Return what `read` returns, up to the last stable offset, and what was aborted in it."""
+        if self.producers.transactions.none and not self._aborting:
+            return self.read(offset, max_bytes, at_least_one=at_least_one), ()
+        self._check_range(offset, self._log_end.offset)
+        end, segments, bases = self._stable_end, self._segments, self._base_offsets
+        segment, found = find_slice(
+            segments, bases, offset, max_bytes, end, at_least_one=at_least_one
+        )
+        if not found.size or not self._aborting:
+            return found, ()
+        stop = segment.offset_from(found.position + found.size)
+        return found, aborted_between(self._aborting, offset, min(stop, end.offset))
 
-        The header of a batch stands for its records if they do not decode.
-        """
-        start = self.log_start_offset
-        for segment in self._segments:
-            batch = segment.find_batch_by_time(timestamp, start)
-            if batch is not None and batch.base_offset < start:
-                found = self._find_record(segment, batch, timestamp)
-                if found is not None:
-                    return found
-                # its matching records lie before the log start offset: search the batches after it
-                batch = segment.find_batch_by_time(timestamp, batch.last_offset + 1)
-            if batch is None:
-                continue
-            if batch.base_offset >= self.high_watermark:
-                return None
-            header = batch.base_offset, batch.base_timestamp
-            return self._find_record(segment, batch, timestamp) or header
-        return None
+    def offset_at_time(self, timestamp: int, *, committed: bool = False) -> tuple[int, int] | None:
+        """Return (offset, timestamp) of the first readable record at or after `timestamp`."""
+        end = self.last_stable_offset if committed else self.high_watermark
+        return offset_at_time(self._segments, self.log_start_offset, end, timestamp)
 
-    def latest_timestamp(self) -> tuple[int, int] | None:
+    def latest_timestamp(self, *, committed: bool = False) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the readable record with the largest timestamp."""
-        start, end = self.log_start_offset, self.high_watermark
-        latest = max(segment.max_timestamp_between(start, end) for segment in self._segments)
-        return None if latest == NO_TIMESTAMP else self.offset_at_time(latest)
-
-    def _find_record(
-        self, segment: LogSegment, batch: Batch, timestamp: int
-    ) -> tuple[int, int] | None:
-        """Return the first matching record of a batch, None if there is none or it is damaged."""
-        data, header = segment.read(batch), batch._replace(position=0)
-        try:
-            for record in iter_records(data, header, limit=_TIME_SEARCH_LIMIT_BYTES):
-                # the producer wrote the record's own fields: trust them within the header's bounds
-                in_batch = self.log_start_offset <= record.offset <= batch.last_offset
-                if in_batch and timestamp <= record.timestamp <= batch.max_timestamp:
-                    return record.offset, record.timestamp
-        except InvalidBatchError:
-            pass
-        return None
+        end = self.last_stable_offset if committed else self.high_watermark
+        return latest_timestamp(self._segments, self.log_start_offset, end)
 
     def _check_range(self, offset: int, end: int) -> None:
         if not self.log_start_offset <= offset <= end:
@@ -329,20 +334,10 @@ class PartitionLog:
         """
         if self.compacting:
             return []
-        config, segments = self.config, self._segments
-        dropped, size = 0, self.size
-        for segment in segments:
-            active = segment is segments[-1]
-            age_ms = now_ms - segment.last_write_ms()
-            old = segment.size and 0 <= config.retention_ms < age_ms
-            large = not active and 0 <= config.retention_bytes < size - segment.size
-            deleted = not active and segment.next_offset <= self.log_start_offset
-            if not (old or large or deleted):
-                break
-            if active:
-                self.roll()
-            size -= segment.size
-            dropped += 1
+        segments = self._segments
+        dropped = removable(segments, self.config, self.log_start_offset, now_ms)
+        if dropped == len(segments):
+            self.roll()
         newest = self._segments[-1]
         if 0 < dropped == len(self._segments) - 1 and not newest.folder_synced:
             newest.sync()  # from now on its name alone says where offsets continue
@@ -355,7 +350,9 @@ class PartitionLog:
         """
         self._check_range(offset, self.high_watermark)
         if offset > self.log_start_offset:
-            replace_file(self.folder / START_FILE, b"%d\n" % offset)
+            if offset > self._flushed.offset:
+                self._segments[-1].sync()  # a start that no record reaches refuses the log
+            save_start(self.folder, offset)
             self.log_start_offset = offset
         return self._drop(0 if self.compacting else bisect_right(self._base_offsets, offset) - 1)
 
@@ -373,6 +370,7 @@ class PartitionLog:
     def _drop(self, count: int) -> list[LogSegment]:
         dropped = list(self._segments[:count])
         if dropped:
+            self._recovery_point.settle(self._flushed, self._base_offsets[count])
             self._replace_segments(self._segments[count:])
             self.log_start_offset = max(self.log_start_offset, self._base_offsets[0])
         return dropped
@@ -380,12 +378,13 @@ class PartitionLog:
     def _replace_segments(self, segments: tuple[LogSegment, ...]) -> None:
         self._segments = segments
         self._base_offsets = tuple(segment.base_offset for segment in segments)
+        self._aborting = tuple(segment for segment in segments if len(segment.aborted))
 
     def close(self) -> None:
-        """Flush, write the index of the active segment for a quick start, and close the files."""
+        """Flush, put the recovery point at the end of the log, and close the files."""
         try:
             self.mark_flushed(self.sync())
-            self._segments[-1].save_index()
+            self._recovery_point.settle(self._flushed, self._base_offsets[0])
         finally:
             self.abandon()
 
@@ -396,5 +395,6 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Close the files without a flush."""
+        self._recovery_point.close()
         for segment in self._segments:
             segment.close()

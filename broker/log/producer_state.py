@@ -23,31 +23,29 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 from operator import itemgetter
+from pathlib import Path
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from headworks._broker.log.aborted_index import AbortedTransaction
+from headworks._broker.log.recovery_point import LogPosition
+from headworks._broker.log.segment import LogSegment
+from headworks._broker.log.transactions import PartitionTransactions
 from headworks._kafka.records.batch import Batch
 from headworks.errors import RefusedError
-
-__all__ = [
-    "MAX_PRODUCERS",
-    "DuplicateBatchError",
-    "InvalidProducerEpochError",
-    "OutOfOrderSequenceError",
-    "ProducerLimit",
-    "ProducerState",
-    "ProducerStates",
-]
 
 MAX_PRODUCERS = 200_000
 _BATCHES_PER_PRODUCER = 5
 _SEQUENCE_MODULUS = 1 << 31
 _EVICTION_DIVISOR = 16  # of the limit, that is removed at once, so that this is rare
-_MAGIC = b"HWP2"
+_MAGIC = b"HWP3"
+_MAGIC_WITHOUT_TRANSACTIONS = b"HWP2"
 _CRC = struct.Struct(">I")
 _HEAD = struct.Struct(">qhB")
 _BATCH = struct.Struct(">iiq")
+_COUNTS = struct.Struct(">II")  # of aborted transactions in the segment before, of open ones
+_OPEN = struct.Struct(">qq")  # a producer id, and where its transaction begins
 
 
 class DuplicateBatchError(RefusedError):
@@ -78,7 +76,7 @@ class ProducerState(NamedTuple):
     """The state of one producer in one partition."""
 
     epoch: int
-    batches: tuple[BatchMetadata, ...]  # the last five, oldest first
+    batches: tuple[BatchMetadata, ...]  # the last five of this epoch, oldest first
     last_write: float  # when, by the clock of the limit, in seconds
 
 
@@ -129,6 +127,7 @@ class ProducerStates:
 
     def __init__(self, limit: int = MAX_PRODUCERS) -> None:
         self._states: dict[int, ProducerState] = {}  # by producer id, the last writer last
+        self.transactions = PartitionTransactions()  # of these producers
         self._producer_limit = ProducerLimit(limit)  # its own until `join`
         self._producer_limit.add(self)
 
@@ -146,9 +145,13 @@ class ProducerStates:
         self._producer_limit.remove(self)
 
     def by_last_write(self) -> Iterator[tuple[float, ProducerStates, int]]:
-        """Yield (last write, these states, producer id), the oldest write first."""
+        """Yield (last write, these states, producer id), the oldest write first.
+
+        A producer with an open transaction is not among them: it must not be removed.
+        """
         for producer_id, state in self._states.items():
-            yield state.last_write, self, producer_id
+            if producer_id not in self.transactions.open:
+                yield state.last_write, self, producer_id
 
     def remove_producer(self, producer_id: int) -> None:
         """Remove a producer, if it is known."""
@@ -159,9 +162,20 @@ class ProducerStates:
         """Return the state of a producer, None if it is unknown."""
         return self._states.get(producer_id)
 
+    def items(self) -> Iterator[tuple[int, ProducerState]]:
+        """Yield (producer id, state), the oldest write first."""
+        yield from self._states.items()
+
+    @property
+    def next_producer_id(self) -> int:
+        """The producer id after the largest one."""
+        return max(self._states, default=-1) + 1
+
     def last_batches(self) -> frozenset[int]:
         """Return the base offset of the last batch of each producer."""
-        return frozenset(state.batches[-1].base_offset for state in self._states.values())
+        return frozenset(
+            state.batches[-1].base_offset for state in self._states.values() if state.batches
+        )
 
     def check(self, batch: Batch) -> None:
         """Raise the error for which a batch must not be appended, if there is one."""
@@ -174,7 +188,7 @@ class ProducerStates:
                 f"epoch {batch.producer_epoch} of producer {batch.producer_id} ended:"
                 f" it is at {state.epoch}"
             )
-        if batch.producer_epoch > state.epoch:
+        if batch.producer_epoch > state.epoch or not state.batches:
             expected = 0
         else:
             for written in state.batches:
@@ -203,6 +217,12 @@ class ProducerStates:
             self._producer_limit.grow(1)
         return before
 
+    def fence(self, producer_id: int, epoch: int) -> None:
+        """Note the epoch of a marker: batches of an older one are rejected from now on."""
+        before = self._states.get(producer_id)
+        if before is not None and before.epoch < epoch:
+            self._states[producer_id] = ProducerState(epoch, (), before.last_write)
+
     def restore(self, producer_id: int, before: ProducerState | None) -> None:
         """Undo an `update`."""
         if before is None:
@@ -213,9 +233,12 @@ class ProducerStates:
         if not known:  # removed since
             self._producer_limit.grow(1)
 
-    def dump(self) -> bytes:
-        """Return a snapshot."""
-        out = bytearray()
+    def dump(self, before: LogSegment | None = None) -> bytes:
+        """Return a snapshot, at the end of the segment `before`."""
+        open_ones = self.transactions.open
+        out = bytearray(_COUNTS.pack(0 if before is None else len(before.aborted), len(open_ones)))
+        for producer_id, begin in open_ones.items():
+            out += _OPEN.pack(producer_id, begin.offset)
         for producer_id, state in self._states.items():
             out += _HEAD.pack(producer_id, state.epoch, len(state.batches))
             for written in state.batches:
@@ -224,13 +247,26 @@ class ProducerStates:
 
     @classmethod
     def load(cls, data: bytes) -> ProducerStates | None:
-        """Return the states of a snapshot, as if written now; None if it is damaged."""
+        """Return the states of a snapshot, as if written now; None if it is damaged.
+
+        Only the offsets of open transactions are known, not yet their positions.
+        """
         states = cls()
         now = states._producer_limit.clock()
-        position = len(_MAGIC) + _CRC.size
-        if data[:position] != _header(data[position:]):
+        magic, position = data[: len(_MAGIC)], len(_MAGIC) + _CRC.size
+        if data[:position] != _header(data[position:], magic):
             return None
+        open_count = 0
         try:
+            if magic == _MAGIC:
+                _, open_count = _COUNTS.unpack_from(data, position)
+                position += _COUNTS.size
+            elif magic != _MAGIC_WITHOUT_TRANSACTIONS:
+                return None
+            for _ in range(open_count):
+                producer_id, begin = _OPEN.unpack_from(data, position)
+                states.transactions.begin(producer_id, LogPosition(begin, begin, 0))
+                position += _OPEN.size
             while position < len(data):
                 producer_id, epoch, count = _HEAD.unpack_from(data, position)
                 position += _HEAD.size
@@ -245,8 +281,50 @@ class ProducerStates:
         return states
 
 
-def _header(body: bytes | bytearray) -> bytes:
-    return _MAGIC + _CRC.pack(crc32c(body))
+def aborted_before(path: Path) -> int | None:
+    """Return how many aborted transactions end in the segment before a snapshot; None if unknown.
+
+    Only the beginning of the file is read, and not verified.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_MAGIC) + _CRC.size + _COUNTS.size)
+    except FileNotFoundError:
+        return None
+    if head.startswith(_MAGIC_WITHOUT_TRANSACTIONS):
+        return 0
+    if len(head) < len(_MAGIC) + _CRC.size + _COUNTS.size or not head.startswith(_MAGIC):
+        return None
+    aborted: int = _COUNTS.unpack_from(head, len(_MAGIC) + _CRC.size)[0]
+    return aborted
+
+
+def note_marker(
+    states: ProducerStates,
+    segment: LogSegment,
+    marker: Batch,
+    commit: bool | None,
+    *,
+    exposed: int,
+) -> None:
+    """Note a marker in `segment`: its transaction is no longer open.
+
+    Readers see what lies before the offset `exposed`.
+    """
+    if commit is None:
+        return
+    states.fence(marker.producer_id, marker.producer_epoch)
+    begin = states.transactions.end(marker.producer_id, marker.base_offset, exposed)
+    if begin is not None and not commit:
+        first = states.transactions.first_open()
+        stable = marker.base_offset + 1 if first is None else first.offset
+        segment.aborted.append(
+            AbortedTransaction(marker.producer_id, begin.offset, marker.base_offset, stable)
+        )
+
+
+def _header(body: bytes | bytearray, magic: bytes = _MAGIC) -> bytes:
+    return magic + _CRC.pack(crc32c(body))
 
 
 def last_sequence(batch: Batch) -> int:

@@ -4,7 +4,9 @@ Rules:
 
 - After a crash, the newest segment may have a torn tail. Every batch is verified (length, CRC32C,
   magic, consecutive offsets), the file is truncated at the first that fails, and that is reported.
-- A segment that `PartitionLog.close` flushed cannot be torn: damage there is a CorruptError.
+- No crash tears a record below the recovery point, which `PartitionLog.close` moves to the end of
+  the log. Damage below it, or an end before it, is a CorruptError.
+- The bytes that a truncation removes are kept in a file beside the segment (`kept_tails`).
 - Older segments were flushed before their successor was started. Their headers must chain without a
   gap up to the next segment. A truncation there would lose acknowledged records, so a break in the
   chain is a CorruptError.
@@ -26,15 +28,22 @@ from headworks._atomic_file import sync_folder
 from headworks._broker.log.compaction_state import CompactedSegment, CompactionState, adopt
 from headworks._broker.log.config import LogConfig
 from headworks._broker.log.index import GrowingIndex, MappedIndex
-from headworks._broker.log.partition import LEADER_EPOCH, START_FILE, PartitionLog
+from headworks._broker.log.kept_tails import keep_tail
+from headworks._broker.log.partition import LEADER_EPOCH, PartitionLog
+from headworks._broker.log.producer_recovery import recovered_producers
 from headworks._broker.log.producer_state import ProducerStates
-from headworks._broker.log.segment import NO_TIMESTAMP, LogSegment, read_headers, segment_path
+from headworks._broker.log.recovery_point import FILE as RECOVERY_POINT_FILE
+from headworks._broker.log.recovery_point import LogPosition, RecoveryPoint
+from headworks._broker.log.segment import (
+    NO_TIMESTAMP,
+    LogSegment,
+    read_headers,
+    salvage_fix,
+    segment_path,
+)
+from headworks._broker.log.start_offset import load_start
 from headworks._kafka.records.batch import InvalidBatchError, check_batch
 from headworks.errors import CorruptError
-
-__all__ = ["Recovery", "open_log", "valid_prefix"]
-
-_MAX_SEGMENT_BYTES = 1 << 32  # a position in the index has 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,7 @@ class Recovery:
 
     cut_bytes: int = 0  # truncated from the tail
     reason: str = ""  # why
+    kept: Path | None = None  # the file that holds the truncated bytes
 
 
 @dataclass(slots=True)
@@ -56,31 +66,58 @@ class _Scan:
     reason: str = ""  # why the next batch is not valid
 
 
-def open_log(folder: Path, config: LogConfig) -> tuple[PartitionLog, Recovery]:
-    """Open or create the log in `folder`. Raises CorruptError if it must not be served."""
+def open_log(
+    folder: Path, config: LogConfig, *, begun: bool = False
+) -> tuple[PartitionLog, Recovery]:
+    """Open or create the log in `folder`. Raises CorruptError if it must not be served.
+
+    A log that was `begun` once is never created again.
+    """
+    if begun and not holds_log(folder):
+        raise CorruptError(
+            f"{folder} holds no log, and this partition had one: the folder was removed, or its"
+            f" disk is not mounted",
+            fix="mount the disk, or restore the folder from a copy (docs/backup.md). If the"
+            " messages are lost, stop the broker and run"
+            f" `headworks broker recreate {folder.name}`",
+        )
     if not folder.exists():
         folder.mkdir(parents=True)
         sync_folder(folder.parent)
     state = adopt(folder)
+    point = RecoveryPoint.load(folder)
     paths = _segment_paths(folder, state)
+    if point.first is not None and int(paths[0].stem) > point.first:
+        raise CorruptError(
+            f"{folder}: the log starts at offset {int(paths[0].stem)}, byte 0 of {paths[0].name};"
+            f" it started at offset {point.first}, and no retention has removed that",
+            fix=salvage_fix(folder),
+        )
     segments: list[LogSegment] = []
     try:
         for path, following in pairwise(paths):
             clean = state.find(int(path.stem))
             segments.append(_open_sealed(path, int(following.stem), clean))
-        closed = paths[-1].with_suffix(".index").exists()  # only `PartitionLog.close` makes one
-        newest, recovery = _open_newest(paths[-1])
+        newest, recovery = _open_newest(paths[-1], point.flushed)
         segments.append(newest)
-        if recovery.cut_bytes or (newest.size and not closed):
+        end = LogPosition(newest.next_offset, newest.base_offset, newest.size)
+        if newest.size and end != point.flushed:
             newest.sync()
-        producers = _producers(segments)
+        producers = recovered_producers(segments)
+        start = max(segments[0].base_offset, load_start(folder, newest.next_offset))
+        if end != point.flushed:
+            point.settle(end, segments[0].base_offset)
     except BaseException:
+        point.close()
         for segment in segments:
             segment.close()
         raise
-    start = max(segments[0].base_offset, _saved_start(folder, newest.next_offset))
-    log = PartitionLog(folder, tuple(segments), producers, config, start, state)
-    return log, recovery
+    return PartitionLog(folder, tuple(segments), producers, config, start, state, point), recovery
+
+
+def holds_log(folder: Path) -> bool:
+    """Return whether a folder holds the log of a partition, whole or damaged."""
+    return (folder / RECOVERY_POINT_FILE).exists() or any(folder.glob("*.log"))
 
 
 def _segment_paths(folder: Path, state: CompactionState) -> list[Path]:
@@ -88,7 +125,10 @@ def _segment_paths(folder: Path, state: CompactionState) -> list[Path]:
     paths = sorted(path for path in folder.iterdir() if path.suffix == ".log")
     for path in paths:
         if not (path.stem.isdigit() and len(path.stem) == 20):
-            raise CorruptError(f"{path} is not named like a segment (20 digits and .log)")
+            raise CorruptError(
+                f"{path} is not named like a segment (20 digits and .log)",
+                fix=salvage_fix(folder),
+            )
     end = state.segments[-1].end if state.segments else 0
     if not paths and not end:
         segment_path(folder, 0).with_suffix(".producers").write_bytes(ProducerStates().dump())
@@ -118,30 +158,36 @@ def valid_prefix(data: bytes | mmap.mmap, base_offset: int) -> _Scan:
     return scan
 
 
-def _open_newest(path: Path) -> tuple[LogSegment, Recovery]:
-    path.touch()
-    size = path.stat().st_size
-    index = path.with_suffix(".index")
-    if not size and not index.exists():
-        return LogSegment(path), Recovery()
+def _open_newest(path: Path, flushed: LogPosition | None) -> tuple[LogSegment, Recovery]:
+    """Open the active segment, or refuse it if the log ends before the `flushed` position."""
+    size = path.stat().st_size if path.exists() else 0
     scan = _scan_newest(path, size)
-    if scan.size <= _closed_at(index):
-        raise CorruptError(
-            f"{path}: damaged at byte {scan.size} of {size} ({scan.reason or 'it is cut'}). The"
-            f" broker had flushed this byte before it stopped, so this is no torn tail to truncate",
-            fix=f"run `headworks log dump {path}`; restore the file from a copy, or delete"
-            f" {index.name} beside it to truncate the log there and lose the rest",
-        )
+    if flushed is not None:
+        same = flushed.segment_base_offset == int(path.stem)
+        if scan.next_offset < flushed.offset or (same and scan.size < flushed.position):
+            raise _lost_end(path, size, scan, flushed)
+    path.with_suffix(".index").unlink(missing_ok=True)
+    kept = None
     if scan.size < size:
+        kept = keep_tail(path, scan.size)
         os.truncate(path, scan.size)
-    index.unlink(missing_ok=True)
     return LogSegment(
         path,
         size=scan.size,
         next_offset=scan.next_offset,
         max_timestamp=scan.max_timestamp,
         index=scan.index,
-    ), Recovery(size - scan.size, scan.reason)
+    ), Recovery(size - scan.size, scan.reason, kept)
+
+
+def _lost_end(path: Path, size: int, scan: _Scan, flushed: LogPosition) -> CorruptError:
+    last = segment_path(path.parent, flushed.segment_base_offset).name
+    return CorruptError(
+        f"{path}: damaged at byte {scan.size} of {size} ({scan.reason or 'it is cut'}), which is"
+        f" offset {scan.next_offset}. The broker had flushed the log up to offset {flushed.offset}"
+        f" (byte {flushed.position} of {last}), so this is no torn tail to truncate",
+        fix=salvage_fix(path.parent),
+    )
 
 
 def _scan_newest(path: Path, size: int) -> _Scan:
@@ -149,17 +195,6 @@ def _scan_newest(path: Path, size: int) -> _Scan:
         return valid_prefix(b"", int(path.stem))
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return valid_prefix(data, int(path.stem))
-
-
-def _closed_at(path: Path) -> int:
-    """Return where the last indexed batch starts if the log was closed in order, else -1."""
-    index = MappedIndex.open(path, _MAX_SEGMENT_BYTES)
-    if index is None:
-        return -1
-    try:
-        return index.last_entry[1]
-    finally:
-        index.close()
 
 
 def _open_sealed(path: Path, following: int, clean: CompactedSegment | None) -> LogSegment:
@@ -186,15 +221,14 @@ def _open_sealed(path: Path, following: int, clean: CompactedSegment | None) -> 
             raise CorruptError(
                 f"{path}: its batches end at offset {scan.next_offset}, byte {scan.size} of {size},"
                 f" but the next segment starts at offset {following}",
-                fix=f"run `headworks log dump {path}`; restore the file from a copy, or move"
-                f" this and the older segments away to serve only the later ones",
+                fix=salvage_fix(path.parent),
             )
     except BaseException:
         segment.close()
         raise
     segment.index = scan.index if index is None else index
     segment.next_offset, segment.max_timestamp = following, scan.max_timestamp
-    segment.folder_synced = True
+    segment.folder_synced, segment.gaps = True, gaps
     return segment
 
 
@@ -207,7 +241,7 @@ def _check_clean(
             f"{path}: it was compacted to {clean.size} bytes that end before offset {clean.end};"
             f" now it is valid up to byte {scan.size} of {size}, and the next segment starts at"
             f" offset {following}",
-            fix=f"run `headworks log dump {path}`; restore the file from a copy",
+            fix=salvage_fix(path.parent),
         )
 
 
@@ -225,32 +259,3 @@ def _walk_sealed(
         scan.next_offset = batch.last_offset + 1
         scan.size += batch.size
     return scan
-
-
-def _producers(segments: list[LogSegment]) -> ProducerStates:
-    """Return the producer states at the end: the newest valid snapshot and the headers after it."""
-    states, first = ProducerStates(), 0
-    for number in range(len(segments) - 1, 0, -1):
-        try:
-            data = segments[number].path.with_suffix(".producers").read_bytes()
-        except FileNotFoundError:
-            continue
-        loaded = ProducerStates.load(data)
-        if loaded is not None:
-            states, first = loaded, number
-            break
-    for segment in segments[first:]:
-        for batch in segment.headers():
-            if batch.producer_id >= 0:
-                states.update(batch, batch.base_offset)
-    return states
-
-
-def _saved_start(folder: Path, end: int) -> int:
-    path = folder / START_FILE
-    if not path.exists():
-        return 0
-    try:
-        return min(int(path.read_text(encoding="ascii")), end)
-    except ValueError:
-        raise CorruptError(f"{path} does not hold an offset") from None

@@ -15,26 +15,25 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from headworks._atomic_file import sync_folder
+from headworks._broker.log.aborted_index import SUFFIX, AbortedIndex
 from headworks._broker.log.index import INDEX_INTERVAL_BYTES, GrowingIndex, Index, MappedIndex
 from headworks._broker.log.open_file import SegmentFile
 from headworks._kafka.records.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX, MAGIC, Batch, Buffer
 from headworks.errors import CorruptError, RefusedError
 
-__all__ = [
-    "NO_TIMESTAMP",
-    "FlushFailedError",
-    "LogSegment",
-    "read_headers",
-    "segment_path",
-]
-
 _log = logging.getLogger(__name__)
 
 NO_TIMESTAMP = -1
+_HEADERS_PER_CHECK = 512
 _MAX_BUFFERS = 1000  # of one pwritev call; the kernel allows 1024
+_LOST_FIX = (
+    "find out who changed it. Stop the broker, and put the file back or restore it from a copy"
+    " (docs/backup.md)"
+)
 _READ_AHEAD_BYTES = INDEX_INTERVAL_BYTES + HEADER_SIZE
 
 
@@ -42,9 +41,22 @@ class FlushFailedError(RefusedError):
     """The kernel failed to flush a segment, and may have dropped its unwritten pages."""
 
 
+class SegmentLostError(FlushFailedError):
+    """Somebody cut, deleted, or replaced the file of a segment that is being written."""
+
+
 def segment_path(folder: Path, base_offset: int) -> Path:
     """Return the path of the segment with this base offset."""
     return folder / f"{base_offset:020d}.log"
+
+
+def salvage_fix(folder: Path) -> str:
+    """Return the way out of damage in the folder of a partition."""
+    return (
+        f"restore {folder} from a copy (docs/backup.md), or stop the broker and run"
+        f" `headworks log salvage {folder} --repair`, which keeps every intact batch and the"
+        " damaged files"
+    )
 
 
 class LogSegment:
@@ -67,6 +79,10 @@ class LogSegment:
         self.next_offset = self.base_offset if next_offset is None else next_offset
         self.max_timestamp = max_timestamp  # of all batches, in ms
         self.index = GrowingIndex() if index is None else index  # in memory while active
+        self.aborted = AbortedIndex()  # of the transactions that end here
+        self.gaps = False  # whether compaction may have removed batches
+        # bytes from..to whose batches follow each other, and the offset that follows them
+        self._chained = (0, 0, self.base_offset)
         self.folder_synced = False  # whether the name of the file is known to be on disk
 
     @property
@@ -82,8 +98,14 @@ class LogSegment:
     ) -> None:
         """Append the bytes in `buffers`; `batches` are (base offset, size, largest timestamp).
 
-        On OSError the file is as it was.
+        On OSError the file is as it was. Raises SegmentLostError if it is not as it was left.
         """
+        end = os.lseek(self.file.fd, 0, os.SEEK_END)  # a fifth of the time of `fstat`
+        if end < self.size:
+            raise SegmentLostError(
+                f"{self.path}: the file has {end} bytes, and the broker wrote {self.size}",
+                fix=_LOST_FIX,
+            )
         try:
             written = _write_all(self.file.fd, buffers, self.size)
         except OSError:
@@ -103,7 +125,11 @@ class LogSegment:
         self.size += written
 
     def sync(self) -> None:
-        """Flush the data, and the first time also the folder; FlushFailedError if that fails."""
+        """Flush the data, and the first time also the folder; FlushFailedError if that fails.
+
+        Raises SegmentLostError if the file is no longer in its place: a restart would not find it.
+        """
+        size = self.size
         try:
             os.fdatasync(self.file.fd)
             if not self.folder_synced:
@@ -111,6 +137,19 @@ class LogSegment:
                 self.folder_synced = True
         except OSError as error:
             raise FlushFailedError(f"{self.path}: flush failed: {error}") from error
+        if not self._in_place(size) and not self.file.removed:
+            raise SegmentLostError(
+                f"{self.path}: the file was cut, deleted, or replaced while the broker wrote to it",
+                fix=_LOST_FIX,
+            )
+
+    def _in_place(self, size: int) -> bool:
+        """Whether the path still names the open file, with at least `size` bytes."""
+        try:
+            named, found = os.stat(self.path), os.fstat(self.file.fd)
+        except OSError:
+            return False
+        return os.path.samestat(named, found) and found.st_size >= size
 
     def seal(self) -> None:
         """Replace the index in memory by its file. It must be flushed; it is final."""
@@ -118,9 +157,11 @@ class LogSegment:
         self.index = MappedIndex(self.index_path)
 
     def save_index(self) -> None:
-        """Write the index file of an active segment."""
+        """Write the index files of an active segment."""
         if self.size and isinstance(self.index, GrowingIndex):
             self.index.write(self.index_path)
+        if len(self.aborted):
+            self.aborted.write(self.path.with_suffix(SUFFIX), self.next_offset)
 
     def find_batch(self, offset: int) -> Batch | None:
         """Return the header of the batch that holds `offset`, or of the first one after it.
@@ -129,12 +170,65 @@ class LogSegment:
         """
         relative = offset - self.base_offset
         position, end = self._start_position(lambda index: index.at_offset(relative)), self.size
-        batch = None
+        batch = sparse = None  # the latter may hold `offset` if the next batch starts after it
+        expected = None if position else self.base_offset
         for batch in read_headers(self.file.fd, position, end):
+            if expected is not None and batch.base_offset != expected:
+                self._check_place(batch, expected)
+            expected = batch.last_offset + 1
+            if sparse is not None and batch.base_offset > offset:
+                return sparse
+            sparse = None
             if batch.last_offset >= offset:
-                return batch
+                if offset - batch.base_offset < batch.record_count:
+                    return batch
+                sparse = batch  # compacted, or its last offset is damaged
+        if sparse is not None:
+            return sparse
         self._check_end(position if batch is None else batch.position + batch.size, end)
         return None
+
+    def chained_until(self, first: Batch, stop: int) -> int:
+        """Return up to where the batches from `first` on follow each other, at most `stop`.
+
+        A base offset lies outside the CRC, so no client notices a wrong one. The headers of a
+        sealed segment are checked once, a bounded number at a time. Raises CorruptError if `first`
+        is wrong.
+        """
+        if not isinstance(self.index, MappedIndex):
+            return stop
+        begin, position, expected = self._chained
+        if not begin <= first.position <= position:
+            begin, position, expected = first.position, first.position, first.base_offset
+        if position >= stop:
+            return stop
+        for batch in islice(read_headers(self.file.fd, position, self.size), _HEADERS_PER_CHECK):
+            try:
+                if batch.base_offset != expected:
+                    self._check_place(batch, expected)
+            except CorruptError:
+                if batch.position <= first.position:
+                    raise
+                return batch.position
+            position, expected = batch.position + batch.size, batch.last_offset + 1
+            self._chained = begin, position, expected
+            if position >= stop:
+                break
+        return min(stop, position) if position > first.position else stop
+
+    def _check_place(self, batch: Batch, expected: int) -> None:
+        """Raise CorruptError unless a batch follows the one before it, or the next follows it."""
+        if self.gaps and batch.base_offset > expected:
+            return
+        own_end, end = batch.last_offset + 1, batch.position + batch.size
+        following = next(read_headers(self.file.fd, end, self.size), None)
+        next_offset = self.next_offset if following is None else following.base_offset
+        if own_end != next_offset and not (self.gaps and own_end < next_offset):
+            raise CorruptError(
+                f"{self.path}: the batch at byte {batch.position} has offset {batch.base_offset},"
+                f" where {expected} follows",
+                fix=salvage_fix(self.path.parent),
+            )
 
     def find_batch_by_time(self, timestamp: int, first: int) -> Batch | None:
         """Return the header of the first batch with a record at or after `timestamp`.
@@ -188,6 +282,11 @@ class LogSegment:
         position = self.index.at_position(end)
         return position if end - position > INDEX_INTERVAL_BYTES else end
 
+    def offset_from(self, position: int) -> int:
+        """Return an offset that no record before `position` has, the next indexed one."""
+        relative = self.index.offset_from(position)
+        return self.next_offset if relative is None else self.base_offset + relative
+
     def headers(self, position: int = 0) -> Iterator[Batch]:
         """Yield the headers of all batches from `position` on.
 
@@ -202,7 +301,10 @@ class LogSegment:
     def _check_end(self, position: int, end: int) -> None:
         """The last batch must end exactly at the end of the file."""
         if position != end:
-            raise CorruptError(f"{self.path}: there is no batch at byte {position}")
+            raise CorruptError(
+                f"{self.path}: there is no batch at byte {position}",
+                fix=salvage_fix(self.path.parent),
+            )
 
     def _start_position(self, look_up: Callable[[Index], tuple[int, int]]) -> int:
         """Return the position that the index gives for a lookup.
@@ -249,8 +351,8 @@ class LogSegment:
     def remove_files(self) -> None:
         """Delete the files. Readers keep the open file."""
         self.file.close_when_unused()
-        for path in (self.path, self.index_path, self.path.with_suffix(".producers")):
-            path.unlink(missing_ok=True)
+        for suffix in (".log", ".index", ".producers", SUFFIX):
+            self.path.with_suffix(suffix).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close the index and the file."""

@@ -19,8 +19,6 @@ from headworks._broker.server.connection import Connection
 from headworks._broker.server.context import ServerContext
 from headworks._broker.server.handshake import Handshake
 
-__all__ = ["Acceptor"]
-
 _log = logging.getLogger(__name__)
 _MAX_ACCEPTS = 64  # connections accepted per turn of the event loop
 _RETRY_SECONDS = 0.5

@@ -18,8 +18,6 @@ from headworks._server.security import Principal, Users
 from headworks._server.security.sasl import MECHANISMS, LoginError, ScramExchange, read_plain
 from headworks.errors import UsageError
 
-__all__ = ["Authenticator", "SaslLogin", "login_not_expected"]
-
 _FAILED_TEXT = "name and password do not fit"
 _MAX_WAITING = 64  # logins; verifying one password takes about 10 ms
 _MAX_LOGGED_CHARACTERS = 128  # of a name

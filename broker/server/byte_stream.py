@@ -12,8 +12,6 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["ByteStream", "PlainByteStream", "TlsByteStream", "prepare"]
-
 # A client that waits for the broker is never idle. Only the kernel notices that its machine died.
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),

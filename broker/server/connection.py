@@ -40,8 +40,6 @@ from headworks._kafka.protocol.connection_state import (
 )
 from headworks._kafka.protocol.fetch import Piece
 
-__all__ = ["Connection"]
-
 _log = logging.getLogger(__name__)
 _MEMORY_RETRY_SECONDS = 0.05
 _DRAIN_POLL_SECONDS = 0.005
@@ -244,7 +242,7 @@ class Connection:
         try:
             done = replies.send()
         except OSError as error:
-            self.close(f"send failed: {error}", "network")
+            self.close(f"send failed: {error}", "internal" if error.errno is None else "network")
             return
         if not replies.settle():
             self.close("no memory for a reply", "memory")
@@ -285,7 +283,8 @@ class Connection:
         if reason:
             self._counters.failed[kind] += 1
             fields = self._dispatcher.log_fields() | {"kind": kind}
-            _log.warning("closing %s: %s", self.peer, reason, extra=fields)
+            level = logging.INFO if kind == "network" else logging.WARNING  # clients leave all day
+            _log.log(level, "closing %s: %s", self.peer, reason, extra=fields)
         self._received.close()
         self._replies.close()
         self._account.close()

@@ -8,8 +8,6 @@ from headworks._broker.handlers import Authorizer, Node
 from headworks._broker.server.authentication import Authenticator
 from headworks._broker.server.limits import ClientLimits, MemoryPool
 
-__all__ = ["ServerContext"]
-
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:

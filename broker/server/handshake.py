@@ -10,8 +10,6 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
-__all__ = ["Handshake"]
-
 _PLAINTEXT = "it is not TLS: a plaintext client?"
 _HINTS = {
     "WRONG_VERSION_NUMBER": _PLAINTEXT,

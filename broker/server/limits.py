@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ClientLimits", "MemoryAccount", "MemoryPool"]
-
 _FREE_BYTES = 256 << 10  # that a client may use without drawing on the pool
 _OBJECT_BYTES = 16  # that one byte of a request takes once the request is parsed into objects
 

@@ -36,8 +36,6 @@ from headworks._broker.topics import HostedTopic
 from headworks._kafka.protocol import APIS, ErrorCode
 from headworks._server.metrics_page import MetricsEndpoint, MetricsPage
 
-__all__ = ["MetricsServer", "MetricsSource"]
-
 _TOPIC, _PARTITION = ["topic"], ["topic", "partition"]
 _MAX_TOPICS = 1000
 _MAX_GROUPS = 200
@@ -75,10 +73,6 @@ class _Collector:
         self._observed = observed
         self._node = observed.node
         self._loop = loop
-
-    def describe(self) -> list[Metric]:
-        """Return nothing, so that registering does not collect."""
-        return []
 
     def collect(self) -> Iterator[Metric]:
         yield from self._requests()
@@ -152,7 +146,10 @@ class _Collector:
         cut = self._node.hosted.cut_bytes
         yield CounterMetricFamily("broker_recovery_cut_bytes", "Bytes cut at start.", value=cut)
         compaction = self._node.hosted.compactor.counters
+        scrubber = self._node.hosted.scrubber
         for name, amount, text in (
+            ("broker_scrub_passes", scrubber.passes, "Passes over all sealed segments."),
+            ("broker_scrubbed_bytes", scrubber.read_bytes, "Bytes that the scrubber has read."),
             ("broker_compactions", compaction.runs, "Compactions of a partition."),
             ("broker_compactions_failed", compaction.failures, "Compactions that failed."),
             ("broker_compaction_seconds", compaction.seconds, "Time spent compacting."),
@@ -186,6 +183,7 @@ class _Collector:
         seen = GaugeMetricFamily("broker_log_visible", "Next offset to show.", labels=_PARTITION)
         start = GaugeMetricFamily("broker_log_start", "First offset kept.", labels=_PARTITION)
         size = GaugeMetricFamily("broker_log_bytes", "Bytes on disk.", labels=_PARTITION)
+        damage = GaugeMetricFamily("broker_log_damage", "Damaged places.", labels=_PARTITION)
         served = GaugeMetricFamily("broker_log_writable", "1 if it is.", labels=_PARTITION)
         for topic in self._served():
             for partition in tuple(topic.partitions.values()):
@@ -194,10 +192,11 @@ class _Collector:
                 seen.add_metric(labels, log.high_watermark)
                 start.add_metric(labels, log.log_start_offset)
                 size.add_metric(labels, log.size)
+                damage.add_metric(labels, len(partition.damage))
                 served.add_metric(labels, int(partition.writable))
             for index in tuple(topic.refused):
                 served.add_metric([topic.name, str(index)], 0)
-        yield from (end, seen, start, size, served)
+        yield from (end, seen, start, size, damage, served)
 
     def _groups(self) -> Iterator[Metric]:
         groups = tuple(self._node.groups.groups.values())

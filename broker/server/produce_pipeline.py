@@ -20,8 +20,6 @@ from headworks._broker.server.validation_queue import ValidationQueue
 from headworks._kafka.protocol import ApiKey, RequestHeader
 from headworks._kafka.protocol import produce as messages
 
-__all__ = ["ProducePipeline"]
-
 _PRODUCE = int(ApiKey.PRODUCE)
 
 

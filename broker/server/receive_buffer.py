@@ -18,8 +18,6 @@ from collections.abc import Callable
 
 from headworks._broker.server.limits import MemoryPool
 
-__all__ = ["ReceiveBuffer"]
-
 _SMALL_BYTES = 16 << 10
 _LARGE_BYTES = 128 << 10  # read at a time: they are still in a near cache when they are written
 _DOUBLED_BYTES = 1 << 20  # a larger buffer than `_LARGE_BYTES`, up to this size, gets room for two
@@ -95,6 +93,11 @@ class ReceiveBuffer:
     def _grow(self, size: int) -> bool:
         if not self._memory.try_allocate(size):
             return False
+        try:
+            self.buffer.extend(bytes(size))
+        except MemoryError:  # the machine has less than the pool
+            self._memory.release(size)
+            self._memory.exhausted = True
+            return False
         self._allocated += size
-        self.buffer.extend(bytes(size))
         return True

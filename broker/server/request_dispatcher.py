@@ -26,8 +26,6 @@ from headworks._kafka.protocol.connection_state import ConnectionState, PhaseInp
 from headworks._kafka.protocol.fetch import Piece
 from headworks.errors import UnreachableError
 
-__all__ = ["RequestDispatcher"]
-
 _log = logging.getLogger(f"{__package__}.connection")  # as the rest of a connection
 
 _FETCH, _API_VERSIONS = int(ApiKey.FETCH), int(ApiKey.API_VERSIONS)
@@ -70,7 +68,11 @@ class RequestDispatcher:
         """Handle a request that lies in the buffer. MalformedError if its body does not parse."""
         key, version = header.key, header.version
         if key == _API_VERSIONS:
-            body = api_versions(version, login=self._has_users)
+            body = api_versions(
+                version,
+                login=self._has_users,
+                transactions=self._node.transactions is not None,
+            )
             frame = seal(APIS[key], version, header.correlation_id, body)
             self._reply(self._replies.reserve(arrived_at), [frame])
             return

@@ -8,15 +8,10 @@ import ipaddress
 import json
 import signal
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headworks._broker.coordination.zookeeper import ClusterOptions
-from headworks._broker.log import MAX_PRODUCERS
-from headworks._broker.server.limits import ClientLimits
 from headworks._broker.server.server import BrokerServer, ServerConfig
-from headworks._broker.topics import MAX_PARTITIONS, PRODUCER_SECONDS
 from headworks._server.logs import configure
 from headworks._server.security import (
     Access,
@@ -28,24 +23,14 @@ from headworks._server.security import (
 )
 from headworks.errors import UsageError
 
-__all__ = ["StartOptions", "run"]
-
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """The options of `broker start`."""
+    """The options of `broker start`: the configuration, and the texts that complete it."""
 
     listen: str
-    folder: Path
-    default_partitions: int = 4
-    auto_create_topics: bool = True
-    max_partitions: int = MAX_PARTITIONS
-    show_unflushed: bool = False
-    topic_defaults: Mapping[str, str] = field(default_factory=dict)
-    max_connections: int = 2000
-    max_connections_per_address: int | None = None
-    idle_seconds: float = 600.0
-    stall_seconds: float = 60.0
+    server: ServerConfig  # without the address, TLS, users, and grants
+    advertise: str | None = None
     metrics: str | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -54,14 +39,6 @@ class StartOptions:
     log_format: str = "text"
     log_level: str = "info"
     insecure: bool = False
-    registry: str | None = None
-    retention_check_seconds: float = 300.0
-    compaction_seconds: float = 15.0
-    max_producers: int = MAX_PRODUCERS
-    producer_seconds: float = PRODUCER_SECONDS
-    broker_id: int = 1
-    advertise: str | None = None
-    cluster: ClusterOptions | None = None
     json: bool = False
 
 
@@ -80,33 +57,15 @@ def run(options: StartOptions) -> None:
     if options.metrics is not None:
         metrics = parse_listen(options.metrics, "--metrics")
         _refuse_exposure(metrics[0], "metrics page", options)
-    config = ServerConfig(
-        folder=options.folder,
+    config = replace(
+        options.server,
         host=host,
         port=port,
-        node_id=options.broker_id,
         advertise=advertise,
-        cluster=options.cluster,
-        default_partitions=options.default_partitions,
-        auto_create_topics=options.auto_create_topics,
-        max_partitions=options.max_partitions,
-        show_unflushed=options.show_unflushed,
-        topic_defaults=options.topic_defaults,
-        limits=ClientLimits(
-            max_connections=options.max_connections,
-            max_connections_per_address=options.max_connections_per_address,
-            idle_seconds=options.idle_seconds,
-            stall_seconds=options.stall_seconds,
-        ),
         metrics=metrics,
         tls=_tls(options),
         users=None if options.users is None else Users(options.users),
         access=None if options.access is None else Access.load(options.access),
-        registry=options.registry,
-        retention_check_seconds=options.retention_check_seconds,
-        compaction_seconds=options.compaction_seconds,
-        max_producers=options.max_producers,
-        producer_seconds=options.producer_seconds,
     )
     # Requests create many small objects and no cycles: collecting less often gains 10 % of speed
     gc.freeze()

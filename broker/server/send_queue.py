@@ -21,8 +21,6 @@ from headworks._broker.server.byte_stream import ByteStream
 from headworks._broker.server.limits import MemoryAccount
 from headworks._kafka.records.file_slice import FileSlice
 
-__all__ = ["ReplySlot", "SendQueue"]
-
 _MAX_JOINED_BYTES = 1 << 18  # small pieces joined for one send, or bytes read from a file
 _MAX_TURN_BYTES = 8 << 20
 

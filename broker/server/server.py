@@ -1,6 +1,6 @@
 """The server: listens, applies retention and grants on time, and stops without losing anything.
 
-Rules: `start` opens every log before it accepts a client and before it tells the other brokers.
+Rules: `start` opens every log, tells the other brokers, and only then accepts clients.
 `stop` tells the other brokers first, takes no more requests, and flushes every log. It then sends
 the replies that waited for the flush, and closes.
 """
@@ -13,7 +13,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +26,10 @@ from headworks._broker.handlers.api_versions import api_versions
 from headworks._broker.handlers.counters import BrokerCounters
 from headworks._broker.handlers.leadership import coordinates
 from headworks._broker.log import MAX_PRODUCERS
-from headworks._broker.open_file_limit import raise_limit
+from headworks._broker.open_file_limit import raise_limit, refuse_low_limit
 from headworks._broker.server.acceptor import Acceptor
 from headworks._broker.server.authentication import Authenticator
+from headworks._broker.server.clock_guard import ClockGuard
 from headworks._broker.server.connection import Connection
 from headworks._broker.server.context import ServerContext
 from headworks._broker.server.folder_lock import FolderLock
@@ -36,12 +37,15 @@ from headworks._broker.server.limits import ClientLimits, MemoryPool
 from headworks._broker.topics import (
     MAX_PARTITIONS,
     PRODUCER_SECONDS,
+    SCRUB_MB_PER_SECOND,
     Flusher,
     HostedTopics,
     InvalidConfigError,
+    SubjectRule,
     TopicChanges,
     TopicLookup,
 )
+from headworks._broker.transactions import TransactionCoordinator, TransactionSettings
 from headworks._kafka.protocol.apis import APIS, ApiKey
 from headworks._server.metrics_page import MetricsEndpoint
 from headworks._server.security import Access, Users
@@ -50,13 +54,12 @@ from headworks.errors import HeadworksError, UnreachableError, UsageError
 if TYPE_CHECKING:
     from headworks._broker.coordination.zookeeper import ClusterOptions
 
-__all__ = ["BrokerServer", "ServerConfig"]
-
 _log = logging.getLogger(__name__)
 _BACKLOG = 512
 _STOP_SECONDS = 5.0
 _GRANTS_CHECK_SECONDS = 0.5
 _RETRY_SECONDS = 0.5
+_TRANSACTIONS_CHECK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +84,44 @@ class ServerConfig:
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     limits: ClientLimits = field(default_factory=ClientLimits)
     groups: GroupSettings = field(default_factory=GroupSettings)
+    transactions: TransactionSettings = field(default_factory=TransactionSettings)
     metrics: tuple[str, int] | None = None
     tls: ssl.SSLContext | None = None
     users: Users | None = None
     access: Access | None = None
     registry: str | None = None
+    require_subject: str | None = None
     compaction_seconds: float = 15.0
+    scrub_mb_per_second: float = SCRUB_MB_PER_SECOND
     max_producers: int = MAX_PRODUCERS
     producer_seconds: float = PRODUCER_SECONDS
+
+
+def kafka_configs(config: ServerConfig, address: str) -> dict[str, str]:
+    """Return the configuration by the names that Kafka's tools look for."""
+    limits, groups = config.limits, config.groups
+    login, transport = config.users and "SASL_", "PLAINTEXT" if config.tls is None else "SSL"
+    shown = {
+        "advertised.listeners": f"{login or ''}{transport}://{address}",
+        "auto.create.topics.enable": str(config.auto_create_topics).lower(),
+        "broker.id": config.node_id,
+        "connections.max.idle.ms": int(limits.idle_seconds * 1000),
+        "default.replication.factor": 1,
+        "delete.topic.enable": "true",
+        "group.initial.rebalance.delay.ms": int(groups.initial_delay * 1000),
+        "group.max.session.timeout.ms": int(groups.max_session * 1000),
+        "group.max.size": groups.max_members,
+        "group.min.session.timeout.ms": int(groups.min_session * 1000),
+        "log.dirs": config.folder / "logs",
+        "log.retention.check.interval.ms": int(config.retention_check_seconds * 1000),
+        "max.connections": limits.max_connections,
+        "node.id": config.node_id,
+        "num.partitions": config.default_partitions,
+        "transaction.max.timeout.ms": config.transactions.max_timeout_ms,
+        "transactional.id.expiration.ms": config.transactions.idle_ms,
+        "producer.id.expiration.ms": int(config.producer_seconds * 1000),
+    }
+    return {name: str(value) for name, value in shown.items()}
 
 
 class BrokerServer:
@@ -100,6 +133,7 @@ class BrokerServer:
         self._metrics: Any = None
         self._failure: asyncio.Future[HeadworksError] | None = None
         self._coordination: Coordination | None = None
+        self._listener: socket.socket | None = None
         self._changed = asyncio.Event()
         self._authorizer = Authorizer(config.access, REQUIRED_ROLES)
         self.memory = MemoryPool(config.limits.memory_bytes)
@@ -130,9 +164,10 @@ class BrokerServer:
         config = self.config
         loop = asyncio.get_running_loop()
         raise_limit()
+        refuse_low_limit(config.folder / "logs")
         self._lock = FolderLock(config.folder)
         try:
-            self._listen()
+            self._bind()
             await self._open()
             if config.metrics is not None:
                 from headworks._broker.server.metrics import MetricsServer, MetricsSource
@@ -144,22 +179,30 @@ class BrokerServer:
         except BaseException:
             if self._coordination is not None:
                 await self._coordination.close()
+            if self._listener is not None:
+                self._listener.close()
             self._lock.release()
             raise
         for version in range(
             APIS[ApiKey.API_VERSIONS].maximum + 1
         ):  # else the first client waits for this
             api_versions(version, login=config.users is not None)
-        self._acceptor.start()
         self._tasks = [
             loop.create_task(self._keep_retention()),
             loop.create_task(self._acceptor.drop_slow()),
             loop.create_task(self._watch_grants()),
+            loop.create_task(self._watch_transactions()),
             loop.create_task(self._follow_cluster()),
         ]
         coordination = self._node.coordination
         coordination.watch(self._changed.set)
-        await coordination.join(ClusterMember(config.node_id, *self._advertised))
+        try:
+            await coordination.join(ClusterMember(config.node_id, *self._advertised))
+            self._listen()
+        except BaseException:
+            await self.stop()
+            raise
+        self._acceptor.start()
 
     async def stop(self) -> None:
         """Flush everything, send the replies that wait for that, and close."""
@@ -172,6 +215,8 @@ class BrokerServer:
             await asyncio.to_thread(self._metrics.stop)
         for connection in self.connections:
             connection.stop_reading()
+        if self._transactions is not None:
+            await self._transactions.stop()
         for partition in self._hosted.partitions():
             partition.flush()
         await asyncio.to_thread(self._flusher.stop)
@@ -190,25 +235,35 @@ class BrokerServer:
         await self._coordination.close()
         self._lock.release()
 
-    def _listen(self) -> None:
+    def _bind(self) -> None:
+        """Reserve the address. Until `_listen`, it refuses connections, so a probe fails."""
         host, port = self.config.host, self.config.port
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with self._refuse_used_address():
             self._listener.bind((host, port))
+        self._listener.setblocking(False)
+        bound: int = self._listener.getsockname()[1]
+        told, port = self.config.advertise or (host, bound)
+        self._advertised: tuple[str, int] = (told, port or bound)
+
+    def _listen(self) -> None:
+        assert self._listener is not None
+        with self._refuse_used_address():  # another process may have bound it, and listened first
             self._listener.listen(_BACKLOG)
+
+    @contextlib.contextmanager
+    def _refuse_used_address(self) -> Iterator[None]:
+        host, port = self.config.host, self.config.port
+        try:
+            yield
         except OSError as error:
-            self._listener.close()
             raise UsageError(
                 f"cannot listen on {host}:{port}: {error.strerror or error}",
                 fix=f"stop what uses it (`ss -ltnp 'sport = :{port}'` shows it), or give another"
                 f" --listen HOST:PORT; port 0 takes any free one",
             ) from None
-        self._listener.setblocking(False)
-        bound: int = self._listener.getsockname()[1]
-        told, port = self.config.advertise or (host, bound)
-        self._advertised = told, port or bound
 
     async def _open(self) -> None:
         config = self.config
@@ -225,6 +280,7 @@ class BrokerServer:
             max_partitions=config.max_partitions,
             registry=config.registry,
             compaction_seconds=config.compaction_seconds,
+            scrub_mb_per_second=config.scrub_mb_per_second,
             max_producers=config.max_producers,
             producer_seconds=config.producer_seconds,
             broker=config.node_id,
@@ -233,8 +289,10 @@ class BrokerServer:
             self._hosted.config({})
         except InvalidConfigError as error:
             raise UsageError(str(error)) from None
-        self._topic_changes = TopicChanges(self._hosted, coordination)
+        rule = SubjectRule(config.require_subject, self._hosted.schema_ids)
+        self._topic_changes = TopicChanges(self._hosted, coordination, rule)
         await self._topic_changes.load()
+        self._transactions = await self._coordinate_transactions(coordination)
         self._node = Node(
             config.node_id,
             *self._advertised,
@@ -245,7 +303,9 @@ class BrokerServer:
             TopicLookup(self._hosted, self._topic_changes, coordination, loop.time),
             coordination,
             self._groups,
+            self._transactions,
             time.time,
+            kafka_configs(config, self.address),
             counters=counters,
         )
         limits = config.limits
@@ -255,7 +315,21 @@ class BrokerServer:
         context = ServerContext(
             self._node, limits, self.memory, self._authorizer, self._authenticator
         )
+        assert self._listener is not None
         self._acceptor = Acceptor(self._listener, context, config.tls)
+
+    async def _coordinate_transactions(
+        self, coordination: Coordination
+    ) -> TransactionCoordinator | None:
+        """Return the transaction coordinator with what the store has; None in a cluster."""
+        store, limits = coordination.transactions, self.config.transactions
+        if store is None:
+            return None
+        found = TransactionCoordinator(
+            store, coordination, self._hosted, lambda: int(time.time() * 1000), limits
+        )
+        await found.load()
+        return found
 
     async def _coordinate(self) -> Coordination:
         config = self.config
@@ -289,8 +363,15 @@ class BrokerServer:
             await asyncio.sleep(_GRANTS_CHECK_SECONDS)
             self._authorizer.refresh()
 
+    async def _watch_transactions(self) -> None:
+        while self._transactions is not None:
+            await asyncio.sleep(_TRANSACTIONS_CHECK_SECONDS)
+            self._transactions.tick()
+
     async def _keep_retention(self) -> None:
+        guard = ClockGuard(self._node.clock, asyncio.get_running_loop().time)
         while True:
             await asyncio.sleep(self.config.retention_check_seconds)
-            self._hosted.expire(int(self._node.clock() * 1000))
+            if guard.may_expire():
+                self._hosted.expire(int(self._node.clock() * 1000))
             self._node.counters.forget_topics(self._hosted.topics)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from headworks._broker.server.limits import ClientLimits
 
-__all__ = ["StallDetector"]
-
 
 class StallDetector:
     """Watches how fast one client sends a request and reads its replies.

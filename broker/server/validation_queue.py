@@ -23,8 +23,6 @@ from headworks._broker.handlers.record_validation import (
 )
 from headworks._kafka.protocol.produce import ProduceRequest
 
-__all__ = ["ValidationQueue"]
-
 
 class ValidationQueue:
     """The validation of one connection's requests; it holds at most one."""
@@ -45,7 +43,7 @@ class ValidationQueue:
         result, self._result = self._result, None
         if result is not None:
             return result
-        if not self._node.hosted.validates_records:
+        if not self._node.hosted.opens_batches:
             return NOT_VALIDATED
         batches = batches_to_validate(self._node, client, request, buffer)
         if is_large(batches):

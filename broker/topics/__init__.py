@@ -1,24 +1,42 @@
 """The topics that this broker hosts: configs, partitions, flushes, compaction, and changes."""
 
-from headworks._broker.topics.config import CONFIGS, InvalidConfigError, TopicConfig, resolve_config
+from headworks._broker.topics.config import (
+    BROKER_NAMES,
+    CONFIGS,
+    InvalidConfigError,
+    SchemaValidation,
+    TopicConfig,
+    resolve_config,
+)
 from headworks._broker.topics.flusher import Flusher
-from headworks._broker.topics.hosted_topics import MAX_PARTITIONS, PRODUCER_SECONDS, HostedTopics
+from headworks._broker.topics.hosted_topics import (
+    MAX_PARTITIONS,
+    PRODUCER_SECONDS,
+    SCRUB_MB_PER_SECOND,
+    HostedTopics,
+)
 from headworks._broker.topics.partition import HostedPartition, StorageFailureError
+from headworks._broker.topics.subject_rule import MissingSubjectError, SubjectRule
 from headworks._broker.topics.topic import HostedTopic, InvalidTopicError, TooManyPartitionsError
 from headworks._broker.topics.topic_changes import TopicChanges
 from headworks._broker.topics.topic_lookup import TopicLookup
 
 __all__ = [
+    "BROKER_NAMES",
     "CONFIGS",
     "MAX_PARTITIONS",
     "PRODUCER_SECONDS",
+    "SCRUB_MB_PER_SECOND",
     "Flusher",
     "HostedPartition",
     "HostedTopic",
     "HostedTopics",
     "InvalidConfigError",
     "InvalidTopicError",
+    "MissingSubjectError",
+    "SchemaValidation",
     "StorageFailureError",
+    "SubjectRule",
     "TooManyPartitionsError",
     "TopicChanges",
     "TopicConfig",

@@ -25,8 +25,6 @@ from headworks._broker.log.compaction import DEFAULT_MEMORY_BYTES, Plan, Swap, c
 from headworks._broker.topics.partition import HostedPartition
 from headworks.errors import HeadworksError
 
-__all__ = ["CompactionCounters", "Compactor"]
-
 _log = logging.getLogger(__name__)
 _WORK_SECONDS = 0.005
 _LOG_INTERVAL_SECONDS = 300.0  # after a full disk

@@ -17,8 +17,6 @@ from typing import Any, Protocol
 
 from headworks._broker.log import FlushFailedError
 
-__all__ = ["Flushable", "Flusher"]
-
 
 class Flushable(Protocol):
     """Something that `sync` flushes to disk."""

@@ -18,21 +18,27 @@ import logging
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from uuid import UUID
 
 from headworks._atomic_file import sync_folder
 from headworks._broker.coordination import Topic, TopicExistsError
 from headworks._broker.log import MAX_PRODUCERS, FlushFailedError, ProducerLimit
+from headworks._broker.topics.begun import FILE as BEGUN_FILE
+from headworks._broker.topics.begun import BegunPartitions
 from headworks._broker.topics.compactor import Compactor
 from headworks._broker.topics.config import (
     VALIDATION,
     InvalidConfigError,
+    SchemaValidation,
     TopicConfig,
     resolve_config,
 )
 from headworks._broker.topics.flusher import Flusher
+from headworks._broker.topics.known_schemas import SCHEMAS_FILE
 from headworks._broker.topics.opening import open_logs
 from headworks._broker.topics.partition import HostedPartition
 from headworks._broker.topics.schema_ids import SchemaIdCache
+from headworks._broker.topics.scrubber import Scrubber
 from headworks._broker.topics.topic import (
     HostedTopic,
     InvalidTopicError,
@@ -40,9 +46,8 @@ from headworks._broker.topics.topic import (
     is_topic_name,
 )
 
-__all__ = ["MAX_PARTITIONS", "PRODUCER_SECONDS", "HostedTopics"]
-
 MAX_PARTITIONS = 10_000  # of the whole cluster
+SCRUB_MB_PER_SECOND = 8.0
 PRODUCER_SECONDS = 86_400.0  # after which an idempotent producer expires
 
 _log = logging.getLogger(__name__)
@@ -61,6 +66,7 @@ class HostedTopics:
         max_partitions: int = MAX_PARTITIONS,
         registry: str | None = None,
         compaction_seconds: float = 15.0,
+        scrub_mb_per_second: float = SCRUB_MB_PER_SECOND,
         max_producers: int = MAX_PRODUCERS,
         producer_seconds: float = PRODUCER_SECONDS,
         broker: int = 1,
@@ -68,13 +74,18 @@ class HostedTopics:
         self.broker = broker  # the id of this broker
         self.folder = folder  # of all logs, one folder for each partition
         self.topics: dict[str, HostedTopic] = {}  # by name, also those with no partition here
+        self.names: dict[bytes, str] = {}  # of the topics, by the bytes of their ids
         self.defaults = defaults  # configs of topics that do not set them
         self.version = 0  # grows with every change
         self.cut_bytes = 0  # truncated from torn tails since the start
         self.producers = ProducerLimit(max_producers)  # of all partitions together
-        self.validates_records = False  # whether any partition needs its batches decoded
-        self.schema_ids = None if registry is None else SchemaIdCache(registry)
+        self.opens_batches = False  # whether any partition looks into its batches
+        self.schema_ids = (
+            None if registry is None else SchemaIdCache(registry, folder.with_name(SCHEMAS_FILE))
+        )
         self.compactor = Compactor(self.partitions, interval=compaction_seconds)
+        self.scrubber = Scrubber(self.partitions, mb_per_second=scrub_mb_per_second)
+        self._begun = BegunPartitions(folder.with_name(BEGUN_FILE))
         self._flusher = flusher
         self._show_unflushed = show_unflushed
         self._max_partitions = max_partitions
@@ -89,10 +100,28 @@ class HostedTopics:
         hosted = self.topics.get(topic)
         return None if hosted is None else hosted.partitions.get(index)
 
+    def by_id(self, topic_id: UUID | None) -> HostedTopic | None:
+        """Return the topic with this id."""
+        name = None if topic_id is None else self.names.get(topic_id.bytes)
+        return None if name is None else self.topics.get(name)
+
+    def name_of(self, topic: str | bytes) -> str | None:
+        """Return the name of a topic that a request names by its name, or by its id's bytes."""
+        return topic if isinstance(topic, str) else self.names.get(topic)
+
     def partitions(self) -> Iterator[HostedPartition]:
         """Yield every served partition."""
         for topic in tuple(self.topics.values()):
             yield from tuple(topic.partitions.values())
+
+    def damage(self) -> Iterator[str]:
+        """Yield the damage in all partitions here, a line each, those that are refused first."""
+        for topic in tuple(self.topics.values()):
+            for index, failure in tuple(topic.refused.items()):
+                yield f"{topic.name}-{index} is refused: {failure.reason}".replace("\n", "")
+        for partition in self.partitions():
+            for what in tuple(partition.damage):
+                yield f"{partition}: {what}".replace("\n", "")
 
     def known(self, name: str) -> HostedTopic:
         """Return the topic; InvalidTopicError if it was deleted before a change got its turn."""
@@ -110,9 +139,11 @@ class HostedTopics:
     def config(self, configs: Mapping[str, str]) -> TopicConfig:
         """Resolve a topic's configs over this broker's defaults; InvalidConfigError if invalid."""
         resolved = self._resolve(configs)
-        if resolved.schema_validation and self.schema_ids is None:
+        wanted = resolved.schema_validation
+        if self.schema_ids is None and wanted is not SchemaValidation.OFF:
             raise InvalidConfigError(
-                f"config {VALIDATION}=true needs a registry to ask, and this broker has none",
+                f"config {VALIDATION}={wanted.value} needs a registry to ask, and this broker has"
+                " none",
                 fix="start the broker with --registry URL",
             )
         return resolved
@@ -146,10 +177,13 @@ class HostedTopics:
     async def host(self, topic: Topic, first: int) -> HostedTopic:
         """Host a topic: open this broker's partitions from the index `first` on."""
         config = self._resolve_or_default(topic)
-        hosted = self.topics.get(topic.name) or HostedTopic(topic.name, (), {**topic.configs})
+        hosted = self.topics.get(topic.name) or HostedTopic(
+            topic.name, (), {**topic.configs}, topic.topic_id
+        )
         own = [index for index in topic.of(self.broker) if index >= first]
         await self._open_partitions(hosted, own, config)
         self.topics[topic.name] = hosted
+        self.names[hosted.topic_id.bytes] = topic.name
         hosted.assignment = topic.assignment
         self._partition_count += len(topic.assignment) - first
         self._changed()
@@ -168,7 +202,7 @@ class HostedTopics:
         name = topic.name
         folders = {index: self.path(name, index) for index in indexes}
         known = dict(topic.refused)
-        opened = await asyncio.to_thread(open_logs, name, folders, config.log, known)
+        opened = await asyncio.to_thread(open_logs, name, folders, config.log, known, self._begun)
         for index, log in opened.logs.items():
             log.producers.join(self.producers)
             topic.partitions[index] = HostedPartition(name, index, log, config, self._flusher)
@@ -191,6 +225,7 @@ class HostedTopics:
         if topic is None:
             return
         self._partition_count -= topic.count
+        self.names.pop(topic.topic_id.bytes, None)
         self.version += 1
         for partition in topic.partitions.values():
             partition.stop("the topic was deleted")
@@ -206,10 +241,11 @@ class HostedTopics:
     def _remove_folders(self, topic: str, indexes: Sequence[int]) -> None:
         for index in indexes:
             shutil.rmtree(self.path(topic, index), ignore_errors=True)
+        self._begun.remove(self.path(topic, index).name for index in indexes)
         sync_folder(self.folder)  # before the topic is forgotten: its name may be used again
 
     def _changed(self) -> None:
-        self.validates_records = any(p.config.validates_records for p in self.partitions())
+        self.opens_batches = any(p.config.opens_batches for p in self.partitions())
         self.version += 1
 
     # -- retain and close --------------------------------------------------------------------
@@ -230,6 +266,7 @@ class HostedTopics:
     def close(self) -> None:
         """Flush and close every log. The flusher must have stopped."""
         self.compactor.stop()
+        self.scrubber.stop()
         if self.schema_ids is not None:
             self.schema_ids.close()
         for partition in self.partitions():

@@ -17,9 +17,8 @@ from pathlib import Path
 
 from headworks._broker.log import FlushFailedError, LogConfig, PartitionLog, Recovery, open_log
 from headworks._broker.open_file_limit import check_enough
+from headworks._broker.topics.begun import BegunPartitions
 from headworks.errors import CorruptError
-
-__all__ = ["OpenFailure", "OpenedLogs", "open_logs"]
 
 _log = logging.getLogger(__name__)
 
@@ -42,15 +41,22 @@ class OpenedLogs:
 
 
 def open_logs(
-    topic: str, folders: Mapping[int, Path], config: LogConfig, known: Mapping[int, OpenFailure]
+    topic: str,
+    folders: Mapping[int, Path],
+    config: LogConfig,
+    known: Mapping[int, OpenFailure],
+    begun: BegunPartitions,
 ) -> OpenedLogs:
-    """Open the logs in these folders. A failure that is `known` already is not logged again."""
+    """Open the logs in these folders, and list them as begun.
+
+    A failure that is `known` already is not logged again.
+    """
     opened = OpenedLogs()
     for index, folder in folders.items():
         about: dict[str, object] = {"topic": topic, "partition": index}
         try:
             check_enough()
-            log, recovery = open_log(folder, config)
+            log, recovery = open_log(folder, config, begun=folder.name in begun)
         except (CorruptError, FlushFailedError, OSError) as error:
             refusal = OpenFailure(str(error), isinstance(error, OSError))
             opened.refused[index] = refusal
@@ -65,16 +71,25 @@ def open_logs(
             _log_truncation(about, log, recovery)
         if index in known:
             _log.warning("partition %s-%d is served again", topic, index, extra=about)
+    try:
+        begun.add(folders[index].name for index in opened.logs)
+    except OSError as error:  # a partition takes no batch before it is listed
+        for index, log in opened.logs.items():
+            log.abandon()
+            opened.refused[index] = OpenFailure(str(error), retryable=True)
+        opened.logs.clear()
     return opened
 
 
 def _log_truncation(about: Mapping[str, object], log: PartitionLog, recovery: Recovery) -> None:
+    kept = "not kept" if recovery.kept is None else f"kept in {recovery.kept}"
     _log.warning(
-        "partition %s-%d: cut %d bytes after offset %d: %s",
+        "partition %s-%d: cut %d bytes after offset %d, %s: %s",
         about["topic"],
         about["partition"],
         recovery.cut_bytes,
         log.log_end_offset,
+        kept,
         recovery.reason,
         extra={**about, "offset": log.log_end_offset, "bytes": recovery.cut_bytes},
     )

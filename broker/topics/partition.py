@@ -7,7 +7,8 @@ Rules:
   succeed without them. Producers get a storage error until the broker restarts.
 - A waiting reader is called back when the high watermark advances, until it calls `unwatch`.
 - A flush blocks appends to the same file, so it happens only as often as needed. That is at once
-  for acks=all, within milliseconds while a reader waits, else by the flush policy.
+  for acks=all, within milliseconds while a reader waits or someone asks where the log ends, else by
+  the flush policy. One flush serves all who ask during these milliseconds.
 """
 
 from __future__ import annotations
@@ -24,13 +25,12 @@ from headworks._broker.repeated_failure import RepeatedFailure
 from headworks._broker.topics.config import TopicConfig
 from headworks._broker.topics.flusher import Flusher
 from headworks._kafka.records.batch import Batch, Plain
-from headworks.errors import CorruptError, RefusedError
-
-__all__ = ["HostedPartition", "StorageFailureError"]
+from headworks.errors import RefusedError
 
 _log = logging.getLogger(__name__)
 _TAIL_FLUSH_SECONDS = 0.002  # the longest that a reader at the end waits for a flush
 _LOG_INTERVAL_SECONDS = 60.0
+_MAX_DAMAGE_NOTES = 100
 
 
 class StorageFailureError(RefusedError):
@@ -48,7 +48,7 @@ class HostedPartition:
         self.log = log
         self.config = config  # resolved, of the topic
         self.failure: str | None = None  # why it no longer takes batches
-        self._last_damage = ""
+        self.damage: dict[str, None] = {}  # what readers and the scrubber met, in order
         self._next_rejection_log = 0.0  # when a rejected batch is logged again
         self._write_failures = RepeatedFailure(_log, f"{topic}-{index}: cannot be written now")
         self._flusher = flusher
@@ -92,11 +92,30 @@ class HostedPartition:
         """See `PartitionLog.stage_plain`."""
         return None if self.failure is not None else self.log.stage_plain(buffer, batches)
 
+    def append_marker(self, marker: bytearray) -> None:
+        """See `PartitionLog.append_marker`; the marker is flushed at once.
+
+        Raises StorageFailureError if the partition cannot be written.
+        """
+        if self.failure is not None:
+            raise StorageFailureError(self.failure)
+        try:
+            self.log.append_marker(marker)
+        except FlushFailedError as error:
+            self._flush_failed(error)
+            raise StorageFailureError(str(error)) from error
+        except OSError as error:
+            raise self._write_failed(error) from error
+        self.commit(urgent=True)
+
     def commit(self, *, urgent: bool) -> None:
         """Write the staged batches, and flush them: at once if `urgent` (a request waits)."""
         before = self.log.log_end_offset
         try:
             self.log.commit()
+        except FlushFailedError as error:  # the file of the segment is lost
+            self._flush_failed(error)
+            raise StorageFailureError(str(error)) from error
         except OSError as error:
             raise self._write_failed(error) from error
         end = self.log.log_end_offset
@@ -111,10 +130,10 @@ class HostedPartition:
         if self.config.log.show_unflushed:
             self._wake_readers()
 
-    def _flush_later(self) -> None:
-        """Schedule a flush: soon if a reader waits, else by the policy."""
+    def _flush_later(self, *, awaited: bool = False) -> None:
+        """Schedule a flush: soon if it is awaited or a reader waits, else by the policy."""
         seconds = self.config.flush_ms / 1000
-        if self._waiting_readers and not self.config.log.show_unflushed:
+        if awaited or (self._waiting_readers and not self.config.log.show_unflushed):
             seconds = min(seconds, _TAIL_FLUSH_SECONDS)
         due = self._loop.time() + seconds
         if self._timer is not None:
@@ -168,6 +187,29 @@ class HostedPartition:
         else:
             self._flush_waiters.append((offset, callback))
 
+    def expose_soon(self) -> None:
+        """Flush soon if there are written batches that consumers cannot read yet."""
+        exposed = max(self.log.high_watermark, self._requested_offset)
+        if self.failure is None and self.log.log_end_offset > exposed:
+            self._flush_later(awaited=True)
+
+    async def wait_until_exposed(self) -> None:
+        """Wait until consumers can read every batch that is written now.
+
+        Raises StorageFailureError if these batches cannot be flushed.
+        """
+        if self.log.log_end_offset <= self.log.high_watermark:
+            return
+        self.expose_soon()
+        flushed: asyncio.Future[str | None] = self._loop.create_future()
+        self.when_flushed(
+            self.log.log_end_offset,
+            lambda error: None if flushed.done() else flushed.set_result(error),
+        )
+        error = await flushed
+        if error is not None:
+            raise StorageFailureError(error)
+
     def watch(self, callback: Callable[[], None]) -> None:
         """Call back whenever there is more to read, until `unwatch`."""
         self._waiting_readers[callback] = None
@@ -183,11 +225,11 @@ class HostedPartition:
         """The number of readers that wait for more."""
         return len(self._waiting_readers)
 
-    def log_damage(self, error: CorruptError) -> None:
-        """Log damage that a reader met, once: clients retry such a read forever."""
-        if str(error) != self._last_damage:
-            self._last_damage = str(error)
-            _log.error("%s: %s", self, error, extra=self.about)
+    def note_damage(self, what: str) -> None:
+        """Note damage that a reader or the scrubber met, and log it once: clients retry forever."""
+        if what not in self.damage and len(self.damage) < _MAX_DAMAGE_NOTES:
+            self.damage[what] = None
+            _log.error("%s: %s", self, what, extra=self.about)
 
     def log_rejected_batch(self, error: RefusedError, peer: str) -> None:
         """Log why a batch is rejected, once a minute: not every client reports its errors."""

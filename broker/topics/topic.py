@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from headworks._broker.topics.opening import OpenFailure
 from headworks._broker.topics.partition import HostedPartition
 from headworks.errors import UsageError
-
-__all__ = ["HostedTopic", "InvalidTopicError", "TooManyPartitionsError", "is_topic_name"]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LOG_INTERVAL_SECONDS = 1.0
@@ -36,6 +35,7 @@ class HostedTopic:
     name: str
     assignment: tuple[int, ...]  # the broker of each partition
     configs: Mapping[str, str]  # those that differ from the defaults
+    topic_id: UUID
     partitions: dict[int, HostedPartition] = field(default_factory=dict)  # served here, by number
     refused: dict[int, OpenFailure] = field(default_factory=dict)  # its partitions that do not open
     opened_at: float = 0.0  # when its partitions were last opened, by the time of the loop

@@ -21,9 +21,8 @@ from headworks._broker.coordination import ConfigChange, Coordination, Topic, To
 from headworks._broker.coordination.assignment import assign, load_of
 from headworks._broker.repeated_failure import RepeatedFailure
 from headworks._broker.topics.hosted_topics import HostedTopics
+from headworks._broker.topics.subject_rule import SubjectRule
 from headworks._broker.topics.topic import HostedTopic, InvalidTopicError
-
-__all__ = ["TopicChanges"]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -32,7 +31,13 @@ _T = TypeVar("_T")
 class TopicChanges:
     """Changes the topics in `hosted` and in the store."""
 
-    def __init__(self, hosted: HostedTopics, coordination: Coordination) -> None:
+    def __init__(
+        self,
+        hosted: HostedTopics,
+        coordination: Coordination,
+        subject_rule: SubjectRule | None = None,
+    ) -> None:
+        self.subject_rule = subject_rule or SubjectRule(None, None)
         # A client that creates a topic by its first request is not told why that failed.
         self.auto_create_failures = RepeatedFailure(_log, "topics cannot be created by being used")
         self._hosted = hosted
@@ -47,6 +52,9 @@ class TopicChanges:
         hosted.folder.mkdir(parents=True, exist_ok=True)
         present = {path.name for path in hosted.folder.iterdir()}
         await self._reconcile()
+        logs = [partition.log for partition in hosted.partitions()]
+        known_ids = (log.producers.next_producer_id for log in logs)
+        await self._coordination.skip_producer_ids(max(known_ids, default=0))
         for partition in hosted.partitions():
             if hosted.path(partition.topic, partition.index).name not in present:
                 _log.warning(
@@ -67,6 +75,7 @@ class TopicChanges:
                     "%s belongs to no topic; it is left alone", path, extra={"path": str(path)}
                 )
         hosted.compactor.start()
+        hosted.scrubber.start()
 
     # -- requested by clients ----------------------------------------------------------------
 
@@ -79,9 +88,10 @@ class TopicChanges:
     ) -> HostedTopic:
         """Create a topic on the brokers of `assignment`, or spread evenly.
 
-        Raises what `HostedTopics.check_new` raises.
+        Raises what `HostedTopics.check_new` and `SubjectRule.check` raise.
         """
         self._hosted.check_new(name, partitions, configs)
+        await self.subject_rule.check(name)
         topic = await self._run_to_end(self._create(name, partitions, configs, assignment))
         await self._coordination.wait_until_followed(name)
         return topic
@@ -153,7 +163,8 @@ class TopicChanges:
             for index in topic.of(hosted.broker):
                 if hosted.path(name, index).exists():
                     raise InvalidTopicError(
-                        f"{hosted.path(name, index)} is in the way: it belongs to no known topic"
+                        f"{hosted.path(name, index)} is in the way: it belongs to no known topic",
+                        fix="move it away, or stop the broker and run `headworks broker adopt`",
                     )
             try:
                 await self._coordination.create_topic(topic)
@@ -231,7 +242,10 @@ class TopicChanges:
     async def _adopt(self, topic: Topic) -> None:
         """Host a topic as it is in the store."""
         hosted = self._hosted.topics.get(topic.name)
-        if hosted is not None and topic.assignment[: hosted.count] != hosted.assignment:
+        if hosted is not None and (
+            topic.topic_id != hosted.topic_id
+            or topic.assignment[: hosted.count] != hosted.assignment
+        ):
             await self._hosted.drop(topic.name)  # it was deleted, and created again
             hosted = None
         if hosted is None:

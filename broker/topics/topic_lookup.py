@@ -23,8 +23,6 @@ from headworks._broker.topics.topic import HostedTopic, is_topic_name
 from headworks._broker.topics.topic_changes import TopicChanges
 from headworks.errors import UnreachableError
 
-__all__ = ["TopicLookup"]
-
 _log = logging.getLogger(__name__)
 _REPEAT_SECONDS = 1.0
 _MAX_UNKNOWN_NAMES = 20
@@ -92,4 +90,6 @@ class TopicLookup:
 def _as_stored(served: HostedTopic | None, stored: Topic | None) -> bool:
     if served is None or stored is None or stored.deleting:
         return served is None and (stored is None or stored.deleting)
+    if served.topic_id != stored.topic_id:
+        return False
     return served.assignment == stored.assignment and dict(served.configs) == dict(stored.configs)

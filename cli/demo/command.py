@@ -16,15 +16,16 @@ from headworks.errors import FindingsError
 if TYPE_CHECKING:
     from headworks._cli.demo.run import Demo
 
-__all__ = ["demo"]
-
 
 def demo(
     limit: Annotated[
         int | None, typer.Option(min=2, help="send at most this many rows per topic")
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="keep everything running at the end, until Ctrl-C")
+        bool,
+        typer.Option(
+            "--keep", help="keep everything running at the end, with a console, until Ctrl-C"
+        ),
     ] = False,
     bootstrap: Annotated[
         str | None,
@@ -64,13 +65,25 @@ def demo(
 
 
 def _keep(run: Demo) -> None:
-    """Print commands to try, and wait for Ctrl-C."""
-    print_status("\nEverything is still running. Try, in another terminal:\n")
-    print_status(f"  export HEADWORKS_BOOTSTRAP={run.bootstrap}")
-    print_status(f"  export HEADWORKS_REGISTRY={run.registry_url}")
-    print_status(f"  export HEADWORKS_HIVE={run.hive_address}")
-    print_status("  headworks consume flights --max 3")
-    print_status("  headworks schema list")
-    print_status('  headworks sql "SELECT carrier, count(*) FROM flights GROUP BY carrier"')
-    print_status("  headworks audit status\n\nCtrl-C stops everything.")
+    """Start the console, print its address and commands to try, and wait for Ctrl-C."""
+    run.explore()
+    print_status(
+        f"""
+console   {run.console_url}   every screen shows the demo
+broker    {run.bootstrap}
+registry  {run.registry_url}
+hive      {run.hive_address}
+
+Try, in another terminal:
+
+  export HEADWORKS_BOOTSTRAP={run.bootstrap}
+  export HEADWORKS_REGISTRY={run.registry_url}
+  export HEADWORKS_HIVE={run.hive_address}
+  headworks consume flights --max 3
+  headworks schema list
+  headworks sql "SELECT carrier, count(*) FROM flights GROUP BY carrier"
+  headworks audit status
+
+Ctrl-C stops everything."""
+    )
     signal.pause()

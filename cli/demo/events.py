@@ -16,8 +16,6 @@ from typing import Any
 from headworks._cli.demo.source import Row
 from headworks.errors import CorruptError
 
-__all__ = ["BUILDERS", "airlines", "airports", "flights", "planes", "weather"]
-
 Events = Iterator[Any]
 REPORTING_SYSTEM = "on-time-performance"
 _SYMBOLS = {"4 Cycle": "FOUR_CYCLE"}  # a symbol may not begin with a digit

@@ -1,14 +1,13 @@
 """The progress of the demo on stderr: steps, and bars on a terminal.
 
-Rules: on a terminal, rich draws steps and bars. Elsewhere each finished step is one line, so that
-a log stays readable.
+Rules: on a terminal, rich draws steps and bars. Elsewhere each finished step is one line, and a
+long one prints a line every ten seconds, so that a log stays readable.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -16,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-__all__ = ["DemoProgress"]
+from headworks._cli.progress_lines import ProgressLines, own_stderr
 
 _EVENTS_PER_UPDATE = 1000
 
@@ -25,10 +24,11 @@ class DemoProgress:
     """Steps and bars on stderr."""
 
     def __init__(self) -> None:
-        # A descriptor of its own: while Spark's JVM starts, descriptor 2 is turned away.
-        own = os.fdopen(os.dup(sys.stderr.fileno()), "w", buffering=1, encoding="utf-8")
+        own = own_stderr()
+        weakref.finalize(self, own.close)
         self._console = Console(file=own, highlight=False)
         self._terminal = own.isatty()
+        self._lines: ProgressLines | None = None  # of the step that runs, without a terminal
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
@@ -36,7 +36,10 @@ class DemoProgress:
         began = time.monotonic()
         if self._terminal:
             self._console.print(f"[bold]{title}[/bold]")
-        yield
+            yield
+        else:
+            with ProgressLines(title) as self._lines:
+                yield
         self._console.print(f"  {title}: {time.monotonic() - began:.1f} s", style="green")
 
     def note(self, text: str) -> None:
@@ -61,6 +64,8 @@ class DemoProgress:
                 done += 1
                 if done % _EVENTS_PER_UPDATE == 0:
                     bars.update(task, completed=done)
+                    if self._lines is not None:
+                        self._lines.show(f"{title}: {done:,} of {total:,}")
 
             yield advance
             bars.update(task, completed=done)

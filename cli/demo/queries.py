@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["HiveAnswers", "ask"]
-
 _TABLES = ("flights", "weather", "airlines", "airports", "planes")
 _DEFAULTS = {"reporting_system": "legacy", "punctuality": "UNKNOWN"}
 

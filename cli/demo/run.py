@@ -25,17 +25,21 @@ from typing import Any
 from headworks import _bundled_schemas
 from headworks._audit_counting import AUDIT_TOPIC
 from headworks._cli.demo.events import BUILDERS
+from headworks._cli.demo.interrupted_start import kill_starting_jvm
 from headworks._cli.demo.progress import DemoProgress
 from headworks._cli.demo.queries import HiveAnswers, ask
 from headworks._cli.demo.shared_broker import temporary_topics
 from headworks._cli.demo.source import FlightData
-from headworks._cli.stack.stack import running_registry, running_stack
+from headworks._cli.stack.stack import (
+    running_audit,
+    running_console,
+    running_registry,
+    running_stack,
+)
 from headworks._server.child_process import Service
 from headworks.errors import FindingsError, HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import IncompatibleSchemaError, RegistryClient
 from headworks.schema import subject_of
-
-__all__ = ["Demo", "DemoOutcome"]
 
 TOPICS = ("airlines", "airports", "planes", "weather", "flights")
 _BLOCK_MS = 30_000
@@ -70,6 +74,7 @@ class Demo:
         self._running = ExitStack()
         self._schemas = home / "schemas"
         self._registry: Service
+        self._console: Service
         self._warehouse: Future[Any]
         self.outcome = DemoOutcome()
 
@@ -115,6 +120,21 @@ class Demo:
         """Where HiveServer2 listens."""
         host, port = self._warehouse.result().serve()
         return f"{host}:{port}"
+
+    @property
+    def console_url(self) -> str:
+        """The console, if `explore` was called."""
+        return self._console.url
+
+    def explore(self) -> None:
+        """Run the other servers of `headworks up` over what the run left: console and audit."""
+        broker, registry = self.bootstrap, self.registry_url
+        console = running_console(
+            self._home, broker=broker, registry=registry, schemas=self._schemas
+        )
+        with self._step("keep", "start console and audit"):
+            self._running.enter_context(running_audit(self._home, broker=broker, registry=registry))
+            self._console = self._running.enter_context(console)
 
     def close(self) -> None:
         """Stop everything that was started."""
@@ -162,7 +182,8 @@ class Demo:
         return warehouse
 
     def _close_warehouse(self) -> None:
-        if not self._warehouse.cancel() and self._warehouse.exception() is None:
+        kill_starting_jvm(self._warehouse)
+        if self._warehouse.exception() is None:
             self._warehouse.result().close()
 
     def _govern(self) -> None:
@@ -243,10 +264,10 @@ class Demo:
         verdict = self._command("audit", "status")
         whole = verdict["total"]
         self.outcome.audit = {
-            "sent": whole["sent"],
-            "loaded": whole["accounted"],
-            "lost": whole["lost"],
-            "duplicated": whole["duplicated"],
+            "sent": whole["attempted"],
+            "loaded": whole["loaded"],
+            "lost": whole["attempted"] - whole["loaded"],  # a demo loses and quarantines nothing
+            "duplicated": whole["surplus"] + whole["duplicated"],
             "topics": verdict["rows"],
         }
 

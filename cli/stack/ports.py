@@ -11,8 +11,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
-__all__ = ["free_ports"]
-
 _LOWEST_PORT = 20_000
 _PORT_RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 

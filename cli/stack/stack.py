@@ -16,15 +16,6 @@ from typing import TypeVar
 from headworks._server import child_process
 from headworks.errors import UsageError
 
-__all__ = [
-    "RunningStack",
-    "running_audit",
-    "running_console",
-    "running_registry",
-    "running_stack",
-    "starting_in_background",
-]
-
 T = TypeVar("T")
 
 
@@ -45,14 +36,17 @@ def running_stack(
     broker: str = "127.0.0.1:0",
     registry: str = "127.0.0.1:0",
     zookeeper: str | None = None,
+    metrics: str | None = None,
 ) -> Iterator[RunningStack]:
     """Run broker and registry at the given addresses (port 0: any free one).
 
     With `zookeeper` (an address, or "embedded" to start one) the broker is number 1 of that
-    cluster. Raises UsageError if the folder cannot be written or an address is taken.
+    cluster. With `metrics` (HOST:PORT) it serves metrics. Raises UsageError if the folder cannot be
+    written or an address is taken.
     """
     _make(data_dir)
     start_broker = ["broker", "start", "--listen", broker, "--data-dir", str(data_dir)]
+    start_broker += [] if metrics is None else ["--metrics", metrics]
     log = data_dir / "logs" / "broker.log"
     with _ensemble(data_dir, zookeeper) as ensemble:
         start_broker += ["--zookeeper", ensemble or "", "--broker-id", "1"]
@@ -69,9 +63,9 @@ def _ensemble(data_dir: Path, zookeeper: str | None) -> Iterator[str | None]:
     if zookeeper != "embedded":
         yield zookeeper
         return
-    from headworks._cli.stack.embedded_zookeeper import Ensemble
+    from headworks._cli.stack.embedded_zookeeper import EmbeddedZooKeeper
 
-    with Ensemble(data_dir / "zookeeper") as running:
+    with EmbeddedZooKeeper(data_dir / "zookeeper") as running:
         yield running.address
 
 
@@ -96,11 +90,16 @@ def running_console(
     registry: str,
     listen: str = "127.0.0.1:0",
     store: str | None = None,
+    schemas: Path | None = None,
 ) -> Iterator[child_process.Service]:
-    """Run the console over a broker, a registry, the folder's warehouse, and the audit store."""
+    """Run the console over a broker, a registry, the folder's warehouse, and the audit store.
+
+    `schemas` is the folder of the catalog (default: the setting).
+    """
     start = ["console", "start", "--listen", listen, "--bootstrap", broker]
     start += ["--registry", registry, "--warehouse", str(data_dir / "warehouse")]
     start += ["--audit-store", store or f"sqlite:///{(data_dir / 'audit.db').resolve()}"]
+    start += [] if schemas is None else ["--schemas", str(schemas)]
     with child_process.start(start, log_file=data_dir / "logs" / "console.log") as console:
         yield console
 
@@ -122,12 +121,17 @@ def starting_in_background(starting: AbstractContextManager[T]) -> Iterator[Call
 
 @contextmanager
 def running_audit(
-    data_dir: Path, *, broker: str, registry: str, store: str | None = None
+    data_dir: Path,
+    *,
+    broker: str,
+    registry: str,
+    store: str | None = None,
+    metrics: str | None = "127.0.0.1:0",
 ) -> Iterator[child_process.Service]:
     """Run the reconciler over `store` (default: in the folder); its address has the metrics."""
     url = store or f"sqlite:///{(data_dir / 'audit.db').resolve()}"
-    start = ["audit", "run", "--metrics", "127.0.0.1:0", "--bootstrap", broker]
-    start += ["--registry", registry, "--store", url]
+    start = ["audit", "run", "--bootstrap", broker, "--registry", registry, "--store", url]
+    start += [] if metrics is None else ["--metrics", metrics]
     with child_process.start(start, log_file=data_dir / "logs" / "audit.log") as audit:
         yield audit
 

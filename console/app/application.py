@@ -29,12 +29,11 @@ from headworks._console.app.routes import SCREENS, WITH_FORM
 from headworks._console.app.visibility import ALL_VISIBLE
 from headworks._console.sources import Sources
 from headworks._server.security.http.request import AuthenticationError
+from headworks._server.security.http.web_pages import ONLY_ADDRESSES, WebPageRules
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from headworks._server.security.http.authenticator import HttpAuthenticator
-
-__all__ = ["create_app"]
 
 _STATIC = Path(__file__).parent.parent / "static"
 _LOG = logging.getLogger(__name__)
@@ -50,12 +49,14 @@ class ProblemView:
 
 
 def create_app(
-    sources: Sources, *, authenticator: HttpAuthenticator | None = None, any_host: bool = False
+    sources: Sources,
+    *,
+    authenticator: HttpAuthenticator | None = None,
+    web_pages: WebPageRules = ONLY_ADDRESSES,
 ) -> ASGIApp:
     """Return the console over its sources; its lifespan starts and stops their threads.
 
-    Without `authenticator`, everyone sees everything. `any_host` accepts requests under any host
-    name.
+    Without `authenticator`, everyone sees everything.
     """
 
     @asynccontextmanager
@@ -87,7 +88,7 @@ def create_app(
     )
     app.router.redirect_slashes = False
     app.state.authenticator = authenticator
-    return ConsoleMiddleware(app, any_host=any_host)
+    return ConsoleMiddleware(app, web_pages)
 
 
 def _endpoint(
@@ -114,11 +115,11 @@ def _endpoint(
 def _problem(error: HeadworksError) -> Page:
     """Return the page of an error."""
     if isinstance(error, PageNotFoundError):
-        status, title = 404, "Not here"
+        status, title = 404, "Not found"
     elif isinstance(error, UnreachableError | RefusedError):
-        status, title = 503, "Not to be had now"
+        status, title = 503, "Unavailable"
     else:
-        status, title = 400, "That will not do"
+        status, title = 400, "Bad request"
     view = ProblemView(error.message, error.fix)
     return Page("problem.html", title, view, "headworks --help", status=status)
 
@@ -135,7 +136,7 @@ def _http_error(request: Request, error: Exception) -> Response:
             f"this console only reads: it takes no {request.method}"
         )
     else:
-        problem = PageNotFoundError(f"there is no page {request.url.path}", fix="begin at /")
+        problem = PageNotFoundError(f"there is no page {request.url.path}", fix="start at /")
     return respond(request, replace(_problem(problem), status=error.status_code))
 
 

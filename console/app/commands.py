@@ -16,8 +16,6 @@ from hadoop_loader._storage.filesystem import AnyPath
 from headworks._console.sources import Sources
 from headworks._settings import SETTINGS
 
-__all__ = ["curl", "gate_command", "headworks"]
-
 _FOLDER = Path(SETTINGS["data_dir"].default or "")
 
 

@@ -13,11 +13,14 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-__all__ = ["FILTERS", "iso"]
-
 _SECONDS = ((31557600.0, "y"), (86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 _MS_PER_SECOND = 1000
 _NO_VALUE = "\u2013"
+# Characters that turn the direction of the text after them: a message could hide what it says.
+_DIRECTIONS = {
+    code: f"\\u{code:04x}"
+    for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
 
 
 def number(value: float | None) -> str:
@@ -132,7 +135,7 @@ def query(parameters: Mapping[str, Any]) -> str:
 
 def pretty(value: Any) -> str:
     """Return a value as indented JSON."""
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str).translate(_DIRECTIONS)
 
 
 def indented(text: str) -> str:
@@ -145,7 +148,7 @@ def indented(text: str) -> str:
 
 def compact(value: Any) -> str:
     """Return a value as JSON on one line."""
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(value, ensure_ascii=False, default=str).translate(_DIRECTIONS)
 
 
 def sparkline(values: tuple[float, ...]) -> str:

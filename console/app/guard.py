@@ -4,14 +4,12 @@ Rules:
 
 - Every page is authenticated as in the registry. Only `/static` and `/health` are free: they hold
   no data.
-- A console without authentication answers only requests to an address or to localhost. A web page
-  therefore cannot reach it under a name of its own (DNS rebinding).
+- Requests that a web page of another origin may have sent are refused, as `web_pages` describes.
 - Every response forbids scripts, styles, frames, and connections from elsewhere.
 """
 
 from __future__ import annotations
 
-import ipaddress
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -20,11 +18,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headworks._console.app.visibility import ALL_VISIBLE, Visibility
 from headworks._server.security.http.request import AuthenticationError, authorization_of
+from headworks._server.security.http.web_pages import WebPageRules
 
 if TYPE_CHECKING:
     from headworks._server.security.http.authenticator import HttpAuthenticator
-
-__all__ = ["ConsoleMiddleware", "authenticate", "refusal_response"]
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -37,16 +34,17 @@ _HEADERS = (
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=()"),
 )
 _UNGUARDED_PATHS = ("/static/", "/health")
 
 
 class ConsoleMiddleware:
-    """Wraps the application: raw paths, security headers, and the accepted host names."""
+    """Wraps the application: raw paths, security headers, and the rules for web pages."""
 
-    def __init__(self, app: ASGIApp, *, any_host: bool) -> None:
+    def __init__(self, app: ASGIApp, web_pages: WebPageRules) -> None:
         self._app = app
-        self._any_host = any_host
+        self._web_pages = web_pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer an HTTP request, and pass other scopes on."""
@@ -64,9 +62,10 @@ class ConsoleMiddleware:
                 message["headers"] = [*message.get("headers", []), *extra]
             await send(message)
 
-        if not self._any_host and not _is_local_name(dict(scope["headers"]).get(b"host", b"")):
-            refusal = PlainTextResponse("this console answers to an address, not to a name", 421)
-            await refusal(scope, receive, with_headers)
+        refused = self._web_pages.refusal(scope["method"], scope["headers"])
+        if refused is not None:
+            status, reason = refused
+            await PlainTextResponse(reason, status)(scope, receive, with_headers)
             return
         await self._app(scope, receive, with_headers)
 
@@ -99,15 +98,3 @@ def _sees_anything(visibility: Visibility) -> bool:
     if visibility.name is not None or permission.anonymous_reads or permission.grants is None:
         return True
     return any("anonymous" in grant.to for grant in permission.grants)
-
-
-def _is_local_name(host: bytes) -> bool:
-    name = host.decode("latin-1")
-    name = name.partition("]")[0][1:] if name.startswith("[") else name.partition(":")[0]
-    if name == "localhost":
-        return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -17,10 +17,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headworks._audit.states import DEFINITIONS
 from headworks._console.app import formatting
 from headworks._console.sources.poller import SourceState
-
-__all__ = ["Page", "as_json", "respond"]
 
 _TEMPLATES = Path(__file__).parent.parent / "templates"
 # What a browser could take for markup, were it ever to look for some in JSON.
@@ -58,6 +57,7 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     made.filters.update(formatting.FILTERS)
+    made.globals["definitions"] = DEFINITIONS
     return made
 
 

@@ -17,8 +17,6 @@ from headworks._console.sources import Sources
 from headworks._console.views.paging import ListQuery
 from headworks.errors import HeadworksError, UsageError
 
-__all__ = ["PageNotFoundError", "PageRequest", "read_form"]
-
 _MAX_PAGES = 100_000
 _MAX_FORM_BYTES = 4_000_000
 

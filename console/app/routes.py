@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from headworks._ci.verdict import DownstreamConsumer
+from headworks._console.app.audit_routes import audit, audits, home, window
 from headworks._console.app.commands import curl, gate_command, headworks
-from headworks._console.app.formatting import iso
+from headworks._console.app.load_routes import loads, quarantine, run, table
 from headworks._console.app.page import Page
 from headworks._console.app.request import PageNotFoundError, PageRequest
 from headworks._console.sources.subjects import SubjectRow
 from headworks._console.sources.topic_readers import readers_of
-from headworks._console.views.audit import audit_page, window_page
 from headworks._console.views.groups import group_list, group_page, topic_consumers
-from headworks._console.views.health import health_page
-from headworks._console.views.loads import load_list, run_page, table_page
 from headworks._console.views.messages import (
     MAX_MESSAGES,
-    FieldFilter,
+    SoughtMessages,
     StartPosition,
     TopicSchemas,
     message_list,
@@ -34,76 +31,9 @@ from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import SubjectVersion
 from headworks.schema import key_subject_of, topic_of
 
-__all__ = ["SCREENS", "WITH_FORM"]
-
 _MAX_SCHEMA_CHARACTERS = 1_000_000
-_DEFAULT_TIER = "hadoop"
 # Where the commands of a page ask, unless it is where they do anyway.
 _BROKER = ("bootstrap", "zookeeper")
-_AUDIT = (*_BROKER, "registry", "store")
-
-
-def health(request: PageRequest) -> Page:
-    """Show completeness: topics by windows."""
-    audit, registry, loads = (
-        request.sources.audit.latest,
-        request.sources.subjects.latest,
-        request.sources.loads.latest,
-    )
-    tier = request.text("tier", _DEFAULT_TIER)
-    if audit.value is not None and not request.text("tier") and tier not in audit.value.health:
-        tier = min(audit.value.health, default=tier)
-    view = health_page(
-        audit.value,
-        registry.value,
-        loads.value,
-        request.visibility,
-        request.list_query(),
-        tier=tier,
-        now_ms=_now_ms(),
-    )
-    states = (audit.state, registry.state, loads.state)
-    # The newest windows only; the command would sum all there ever were.
-    since = ("--since", iso(view.windows[0])) if view.windows else ()
-    command = headworks(request.sources, "audit", "status", "--tier", tier, *since, at=_AUDIT)
-    return Page("health.html", "Health", view, command, states, live=True)
-
-
-def audits(request: PageRequest) -> Page:
-    """Show the sums of the audit for all topics."""
-    return replace(health(request), template="audits.html", title="Audit")
-
-
-def audit(request: PageRequest) -> Page:
-    """Show the audit of one topic."""
-    topic = request.name("topic")
-    found = request.sources.audits.topic(topic) if request.visibility.topic(topic) else None
-    if found is None or not found.windows:
-        raise PageNotFoundError(
-            f"nobody has counted messages of a topic {topic!r}",
-            fix="headworks audit run keeps the counts; producers of the SDK send them",
-        )
-    view = audit_page(found, _now_ms())
-    state = request.sources.audit.latest.state
-    tiers = [one.tier for one in found.tiers]
-    tier = _DEFAULT_TIER if _DEFAULT_TIER in tiers or not tiers else tiers[0]
-    since = iso(min(found.windows))  # the newest windows, like the page
-    words = ("audit", "status", "--tier", tier, "--topic", topic, "--since", since)
-    command = headworks(request.sources, *words, at=_AUDIT)
-    return Page("audit.html", f"Audit of {topic}", view, command, (state,), live=True)
-
-
-def window(request: PageRequest) -> Page:
-    """Show one window of a topic's audit."""
-    topic, start = request.name("topic"), request.path_number("start")
-    found = (
-        request.sources.audits.explain(topic, start) if request.visibility.topic(topic) else None
-    )
-    if found is None or not (found.states or found.contributions):
-        raise PageNotFoundError(f"nobody has counted messages of {topic!r} in that window")
-    view = window_page(found, _now_ms())
-    command = headworks(request.sources, "audit", "explain", names=(topic, iso(start)), at=_AUDIT)
-    return Page("window.html", f"{topic} {iso(start)}", view, command)
 
 
 def groups(request: PageRequest) -> Page:
@@ -150,23 +80,35 @@ def messages(request: PageRequest) -> Page:
         read_time(request.text("time")),
         read_cursor(request.text("from")),
         request.number("limit", 25, minimum=1, maximum=MAX_MESSAGES),
+        read_cursor(request.text("before")),
+    )
+    filters = SoughtMessages.read(
+        request.text("find"), request.text("field"), request.text("value")
     )
     view = message_list(
         request.sources.messages,
         governed,
         seek,
-        FieldFilter(request.text("field"), request.text("value")),
+        filters,
         fields=_fields(request, governed.subject),
         readers=topic_consumers(
             topic, _readers(request, topic), request.sources.groups.latest.value, request.visibility
         ),
     )
+    view = replace(view, hidden_readers=_has_hidden_readers(request, topic))
     states = (
         request.sources.topics.latest.state,
         request.sources.subjects.latest.state,
         request.sources.groups.latest.state,
     )
-    return Page("messages.html", topic, view, curl(request.http), states, live=view.newest_first)
+    return Page(
+        "messages.html",
+        topic,
+        view,
+        curl(request.http),
+        states,
+        live=view.newest_first and not filters.kept,
+    )
 
 
 def message(request: PageRequest) -> Page:
@@ -216,6 +158,7 @@ def schema(request: PageRequest) -> Page:
         version=shown,
         before=before,
         consumers=_readers(request, topic_of(subject)),
+        hidden_consumers=_has_hidden_readers(request, topic_of(subject)),
         producers=_producers(request, topic_of(subject)),
     )
     names = tuple(f"{subject}:{one}" for one in (before, shown) if one is not None)
@@ -251,7 +194,7 @@ def try_schema(request: PageRequest) -> Page:
         view = try_change(
             text,
             client,
-            governance=request.sources.governance,
+            governance=request.sources.governance(),
             readers_of=lambda topic: _readers(request, topic),
             subject=subject if latest is not None else None,
             beside=_referenced_schemas(request, latest),
@@ -261,52 +204,19 @@ def try_schema(request: PageRequest) -> Page:
     return Page("try.html", "Try a change", view, command, (request.sources.subjects.latest.state,))
 
 
-def loads(request: PageRequest) -> Page:
-    """Show loads and tables."""
-    found = request.sources.loads.latest
-    view = load_list(found.value, request.visibility, request.list_query())
-    at = ("warehouse", *_BROKER)
-    command = headworks(request.sources, "load", "status", at=at)
-    return Page("loads.html", "Loads and tables", view, command, (found.state,), live=True)
-
-
-def run(request: PageRequest) -> Page:
-    """Show one load."""
-    number = request.path_number("number")
-    found = request.sources.loads.latest
-    view = run_page(request.sources.endpoints.warehouse, found.value, number, request.visibility)
-    if view is None:
-        raise PageNotFoundError(f"there is no load {number}")
-    return Page("run.html", f"Load {number}", view, curl(request.http), (found.state,))
-
-
-def table(request: PageRequest) -> Page:
-    """Show the table of a topic."""
-    topic = request.name("topic")
-    found = request.sources.loads.latest
-    view = None
-    if request.visibility.topic(topic):
-        view = table_page(request.sources.endpoints.warehouse, found.value, topic)
-    if view is None:
-        raise PageNotFoundError(f"there is no table of a topic {topic!r}", fix="headworks load run")
-    ask_for = f"DESCRIBE {view.table.table}"
-    command = headworks(request.sources, "sql", ask_for, at=("data-dir",))
-    return Page("table.html", f"Table {view.table.table}", view, command, (found.state,))
-
-
 def _topic_schemas(request: PageRequest, topic: str) -> TopicSchemas:
     """Return a topic and its subjects. Raises UnreachableError without the registry, because the
     masked fields are unknown.
     """
     broker, registry = request.sources.topics.latest, request.sources.subjects.latest
     if broker.value is None:
-        raise UnreachableError(broker.state.problem or "the broker was not heard of yet")
+        raise UnreachableError(broker.state.problem or "the broker has not been read yet")
     row = broker.value.rows.get(topic) if request.visibility.topic(topic) else None
     if row is None:
         raise PageNotFoundError(f"there is no topic {topic!r}", fix="headworks topic list")
     if registry.value is None:
         raise UnreachableError(
-            registry.state.problem or "the registry was not heard of yet",
+            registry.state.problem or "the registry has not been read yet",
             fix="messages are shown when it is known what must be masked",
         )
     keys = registry.value.rows.get(key_subject_of(topic))
@@ -338,22 +248,26 @@ def _readers(request: PageRequest, topic: str | None) -> list[DownstreamConsumer
     known = request.sources.groups.latest.value
     names = known.by_topic.get(topic, ()) if known else ()
     seen = [name for name in names if request.visibility.group(name)]
-    return readers_of(topic, request.sources.governance, seen)
+    return readers_of(topic, request.sources.governance(), seen)
+
+
+def _has_hidden_readers(request: PageRequest, topic: str | None) -> bool:
+    """Return whether groups read a topic that the principal may not see."""
+    known = request.sources.groups.latest.value
+    if topic is None or known is None or not request.visibility.topic(topic):
+        return False
+    return not all(request.visibility.group(name) for name in known.by_topic.get(topic, ()))
 
 
 def _producers(request: PageRequest, topic: str | None) -> list[str]:
     """Return the applications that counted into a topic's newest window."""
     known = request.sources.audit.latest.value
-    if topic is None or known is None or not (known.has_store and request.visibility.topic(topic)):
+    if topic is None or known is None or not request.visibility.topic(topic):
         return []
     try:
         return request.sources.audits.producers(topic)
     except UnreachableError:  # said by the state of the audit, beside what is known without it
         return []
-
-
-def _now_ms() -> int:
-    return round(time.time() * 1000)
 
 
 def _referenced_schemas(request: PageRequest, latest: SubjectVersion | None) -> dict[str, str]:
@@ -370,8 +284,8 @@ def _referenced_schemas(request: PageRequest, latest: SubjectVersion | None) -> 
 
 
 SCREENS: Final[dict[str, Callable[[PageRequest], Page]]] = {
-    "/": health,
-    "/home": health,
+    "/": home,
+    "/home": home,
     "/audit": audits,
     "/audit/{topic}/windows": audit,
     "/audit/{topic}/windows/{start}": window,
@@ -384,6 +298,7 @@ SCREENS: Final[dict[str, Callable[[PageRequest], Page]]] = {
     "/schemas/{subject}/versions": schema,
     "/try": try_schema,
     "/loads": loads,
+    "/quarantine": quarantine,
     "/loads/{number}/topics": run,
     "/tables/{topic}/columns": table,
 }

@@ -35,6 +35,7 @@ def serve(sock: socket.socket, ready: Callable[[str], None], options: ConsoleOpt
     logs.configure(options.log_format, options.log_level)
     security = options.security
     authenticator = open_authenticator(security, lambda _reason: None)
-    any_host = security.authenticates or security.insecure
-    app = create_app(Sources(options.endpoints), authenticator=authenticator, any_host=any_host)
+    app = create_app(
+        Sources(options.endpoints), authenticator=authenticator, web_pages=security.web_pages
+    )
     serve_app(sock, app, ready, tls=options.tls)

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from headworks._server.security import ANONYMOUS, ResourceType, Role
 from headworks._server.security.http.permissions import EVERYTHING_ALLOWED, PrincipalPermissions
 
-__all__ = ["ALL_VISIBLE", "Visibility"]
-
 
 @dataclass(frozen=True, slots=True)
 class Visibility:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hadoop_loader._storage.filesystem import AnyPath
-from headworks._ci.governance import read_governance
 from headworks._console.sources.audits import AuditReader
+from headworks._console.sources.governance import GovernanceReader
 from headworks._console.sources.groups import GroupReader
 from headworks._console.sources.loads import LoadReader
 from headworks._console.sources.messages import MessageReader
@@ -17,10 +17,9 @@ from headworks._console.sources.subjects import SubjectReader
 from headworks._console.sources.topics import TopicReader
 from headworks.registry_client import RegistryClient
 
-__all__ = ["Endpoints", "Sources"]
-
 _REGISTRY_TIMEOUT_SECONDS = 3.0  # while somebody waits
 _REGISTRY_ATTEMPTS = 2  # a connection that was kept may have been closed
+_TREND_INTERVAL_SECONDS = 15.0  # the state of a group needs samples while nobody looks
 _BACKGROUND_TIMEOUT_SECONDS = 30.0  # in the background: all subjects at once
 
 
@@ -45,13 +44,16 @@ class Sources:
             endpoints.registry, timeout=_REGISTRY_TIMEOUT_SECONDS, attempts=_REGISTRY_ATTEMPTS
         )
         background = RegistryClient(endpoints.registry, timeout=_BACKGROUND_TIMEOUT_SECONDS)
-        self.governance = read_governance(endpoints.schemas)
+        self.governance = GovernanceReader(endpoints.schemas)
         self.messages = MessageReader(endpoints.bootstrap, self.registry)
         self.audits = AuditReader(endpoints.audit_store)
         self.subjects = Poller("registry", SubjectReader(background), interval=5.0)
         self.topics = Poller("broker", TopicReader(endpoints.bootstrap), interval=3.0)
         self.groups = Poller(
-            "groups", GroupReader(endpoints.bootstrap, endpoints.zookeeper), interval=5.0
+            "groups",
+            GroupReader(endpoints.bootstrap, endpoints.zookeeper),
+            interval=5.0,
+            idle_interval=_TREND_INTERVAL_SECONDS,
         )
         self.audit = Poller("audit", self.audits, interval=5.0)
         self.loads = Poller("loads", LoadReader(endpoints.warehouse), interval=5.0)

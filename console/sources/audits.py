@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +23,7 @@ from headworks.errors import UnreachableError
 if TYPE_CHECKING:
     from headworks._audit.findings import AuditFinding
     from headworks._audit.store import AuditStore
-
-__all__ = ["WINDOWS", "AuditReader", "AuditSnapshot"]
+    from headworks._audit.thresholds import Thresholds
 
 WINDOWS = 36
 _MAX_TOPICS = 2_000
@@ -36,18 +35,25 @@ _SQLITE_PREFIX = "sqlite:///"
 
 @dataclass(frozen=True, slots=True)
 class AuditSnapshot:
-    """The state of the store; `has_store` is False if no reconciler keeps one.
+    """The state of the store; `thresholds` is None if no reconciler keeps one.
 
-    `general_findings` concern no single window; the default thresholds apply.
+    `findings` are those of the reconciler: on the page and in an alert is the same.
     """
 
-    has_store: bool
+    thresholds: Thresholds | None
     health: Mapping[str, Health]
     holes: Holes
-    general_findings: tuple[AuditFinding, ...] = ()
+    findings: tuple[AuditFinding, ...] = ()
+    checked_at: int | None = None  # when the reconciler last checked the store, in ms
+    loader_lags: Mapping[str, int] = field(default_factory=dict)  # messages by topic
+
+    @property
+    def patience_ms(self) -> int:
+        """The time after the end of a window until it is judged."""
+        return 0 if self.thresholds is None else self.thresholds.complete_within_ms
 
 
-_NO_STORE = AuditSnapshot(False, {}, Holes(0, 0))
+_NO_STORE = AuditSnapshot(None, {}, Holes(0, 0))
 
 
 class AuditReader:
@@ -120,15 +126,24 @@ class AuditReader:
 
 def _read(store: AuditStore, now: int) -> AuditSnapshot:
     from headworks._audit import queries
-    from headworks._audit.findings import Thresholds, general_findings
+    from headworks._audit.findings import findings
+    from headworks._audit.thresholds import checked_at, stored_thresholds
 
     names = [one.tier for one in queries.tiers(store) if one.tier != _PRODUCER][:_MAX_TIERS]
     health = {
         tier: queries.health(store, now=now, tier=tier, windows=WINDOWS, limit=_MAX_TOPICS)
         for tier in names or ["hadoop"]
     }
-    seen = tuple(general_findings(store, now, Thresholds()))
-    return AuditSnapshot(True, health, queries.holes(store), seen)
+    thresholds = stored_thresholds(store)
+    seen = tuple(findings(store, now, thresholds))
+    return AuditSnapshot(
+        thresholds,
+        health,
+        queries.holes(store),
+        seen,
+        checked_at(store),
+        queries.loader_lags(store),
+    )
 
 
 @contextmanager
@@ -140,8 +155,8 @@ def _database_errors() -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         raise UnreachableError(
-            f"the audit's store does not answer: {error.__cause__ or error}",
-            fix="see to the database that the setting audit_store names",
+            f"the audit store does not answer: {error.__cause__ or error}",
+            fix="start the database that the setting audit_store names, or correct its address",
         ) from None
 
 

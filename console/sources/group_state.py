@@ -1,26 +1,31 @@
-"""The state of a consumer group, from its last samples, without thresholds.
+"""The state of a consumer group, from its samples of the last two minutes.
 
 - rewound: an offset decreased;
 - stopped: the group has no members, and messages wait;
-- stalled: the group has members, messages wait, and no offset of such a partition moved;
-- falling behind: the group moves, and a partition's lag grew in every sample;
+- stalled: the group has members and messages wait, and for a minute no offset of such a partition
+  moved, or for two minutes that of one partition;
+- falling behind: the lag of all partitions together grew in each quarter of the last two minutes,
+  by at least a twentieth of what arrived;
 - ok: everything else.
 
-Rules: pure. A group has the state of its worst partition. A new group is ok until its samples show
-otherwise.
+Rules: pure, and the times are those of the samples. The lowest lag of each quarter counts, because
+offsets are committed in steps. A new group is ok until its samples show otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-__all__ = ["GroupSample", "GroupState", "group_state"]
-
-_MIN_SAMPLES = 3
+TREND_SECONDS = 120.0
+_MIN_TREND_SECONDS = 105.0
+_STILL_SECONDS = 60.0
+_QUARTERS = 4
+_MIN_GROWTH = 0.05  # of the messages that arrived
 PartitionKey = tuple[str, int]
+Verdict = tuple["GroupState", str]
 
 
 class GroupState(StrEnum):
@@ -47,42 +52,86 @@ class GroupSample:
         return sum(lag for _, lag in self.positions.values())
 
 
-def group_state(samples: Sequence[GroupSample]) -> tuple[GroupState, str]:
+def group_state(samples: Sequence[GroupSample]) -> Verdict:
     """Return the state of a group and a short reason. `samples` are oldest first."""
-    found = list(_partitions(samples))
-    if not found:
-        return GroupState.OK, "it has no offsets yet"
-    order = list(GroupState)
-    state, because = min(found, key=lambda one: order.index(one[0]))
-    return state, because
-
-
-def _partitions(samples: Sequence[GroupSample]) -> Iterator[tuple[GroupState, str]]:
     last = samples[-1]
-    for place, (_, waiting) in last.positions.items():
-        seen = [sample.positions[place] for sample in samples if place in sample.positions]
-        yield _partition_state(place, last.active, waiting, seen)
-
-
-def _partition_state(
-    place: PartitionKey, active: bool, waiting: int, seen: Sequence[tuple[int, int]]
-) -> tuple[GroupState, str]:
-    where = f"{place[0]} {place[1]}"
-    if any(after[0] < before[0] for before, after in pairwise(seen)):
-        return GroupState.REWOUND, f"its offset in {where} went back"
-    if waiting == 0:
-        return GroupState.OK, "nothing waits"
-    if not active:
-        return GroupState.STOPPED, f"nobody is in it, and {waiting:,} messages wait in {where}"
-    if len(seen) < _MIN_SAMPLES:
-        return GroupState.OK, "it has not been watched for long"
-    if all(after[0] == before[0] for before, after in pairwise(seen)) and all(
-        lag > 0 for _, lag in seen
-    ):
-        return (
-            GroupState.STALLED,
-            f"{waiting:,} messages wait in {where}, and its offset stands still",
+    if not last.positions:
+        return GroupState.OK, "it has no offsets yet"
+    if (place := _rewound(samples)) is not None:
+        return GroupState.REWOUND, f"its offset in {_name(place)} moved back"
+    if last.lag == 0:
+        return GroupState.OK, "it has no lag"
+    if not last.active:
+        place = max(last.positions, key=lambda one: last.positions[one][1])
+        most = last.positions[place][1]
+        return GroupState.STOPPED, (
+            f"it has no members and a lag of {last.lag:,}, of which {most:,} in {_name(place)}"
         )
-    if all(after[1] > before[1] for before, after in pairwise(seen)):
-        return GroupState.BEHIND, f"what waits in {where} grew at every reading, to {waiting:,}"
-    return GroupState.OK, "it moves"
+    recent = [sample for sample in samples if last.at - sample.at <= TREND_SECONDS]
+    return _stalled(recent) or _behind(recent) or (GroupState.OK, "its offset advances")
+
+
+def _rewound(samples: Sequence[GroupSample]) -> PartitionKey | None:
+    for before, after in pairwise(samples):
+        for place, (committed, _) in after.positions.items():
+            if place in before.positions and committed < before.positions[place][0]:
+                return place
+    return None
+
+
+def _stalled(recent: Sequence[GroupSample]) -> Verdict | None:
+    """Return the verdict on a group of which no offset moves, or that of one partition."""
+    still = {
+        place: seconds
+        for place, (_, waiting) in recent[-1].positions.items()
+        if waiting > 0 and (seconds := _still_seconds(recent, place)) >= 0
+    }
+    if not still:
+        return None
+    place = max(still, key=lambda one: still[one])
+    if min(still.values()) < _STILL_SECONDS and still[place] < _MIN_TREND_SECONDS:
+        return None
+    waiting = recent[-1].positions[place][1]
+    return GroupState.STALLED, (
+        f"its lag in {_name(place)} is {waiting:,}, and its offset has not changed "
+        f"for {still[place]:.0f} s"
+    )
+
+
+def _still_seconds(recent: Sequence[GroupSample], place: PartitionKey) -> float:
+    """Return for how long messages have waited in a partition and its offset did not change."""
+    last = recent[-1]
+    since = last.at
+    for sample in reversed(recent):
+        committed, lag = sample.positions.get(place, (-1, 0))
+        if committed != last.positions[place][0] or lag == 0 or not sample.active:
+            break
+        since = sample.at
+    return last.at - since
+
+
+def _behind(recent: Sequence[GroupSample]) -> Verdict | None:
+    """Return the verdict on a group whose lag grows steadily."""
+    first, last = recent[0], recent[-1]
+    span = last.at - first.at
+    if span < _MIN_TREND_SECONDS:
+        return None
+    places = set.intersection(*({*sample.positions} for sample in recent))
+    lows: list[float] = [float("inf")] * _QUARTERS
+    for sample in recent:
+        quarter = min(_QUARTERS - 1, int((sample.at - first.at) / span * _QUARTERS))
+        lows[quarter] = min(lows[quarter], sum(sample.positions[one][1] for one in places))
+    arrived = sum(sum(last.positions[one]) - sum(first.positions[one]) for one in places)
+    growth = lows[-1] - lows[0]
+    if any(after <= before for before, after in pairwise(lows)) or growth == float("inf"):
+        return None
+    if growth < _MIN_GROWTH * arrived:
+        return None
+    return GroupState.BEHIND, (
+        f"its lag grew from {lows[0]:,.0f} to {lows[-1]:,.0f} in {span:.0f} s, "
+        f"while {arrived:,} messages arrived"
+    )
+
+
+def _name(place: PartitionKey) -> str:
+    return f"{place[0]} {place[1]}"

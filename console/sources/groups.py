@@ -1,7 +1,7 @@
 """The consumer groups: members, lag in messages and in time, and the recent course of the lag.
 
 Rules: `headworks.groups` describes all groups together, in the background. Only numbers are kept of
-earlier samples.
+earlier samples: the positions of two minutes, and the lag of the last readings.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaException
 
-from headworks._console.sources.group_state import GroupSample, GroupState, group_state
+from headworks._console.sources.group_state import (
+    TREND_SECONDS,
+    GroupSample,
+    GroupState,
+    group_state,
+)
 from headworks._console.sources.topics import broker_unreachable
 from headworks.groups import GroupDescription, Groups
 
-__all__ = ["GroupReader", "GroupRow", "GroupsSnapshot"]
-
-_MAX_SAMPLES = 10
+_MAX_SAMPLES = 120
+_MAX_LAGS = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class GroupReader:
         self._clock = clock
         self._groups: Groups | None = None
         self._samples: dict[str, deque[GroupSample]] = {}  # the last samples by group
+        self._lags: dict[str, deque[float]] = {}  # the last lags by group
 
     def __call__(self) -> GroupsSnapshot:
         """Read all groups. Raises UnreachableError if the broker or ZooKeeper does not answer."""
@@ -68,6 +73,7 @@ class GroupReader:
         now = self._clock()
         rows = {one.name: self._row(one, now) for one in found}
         self._samples = {name: self._samples[name] for name in rows}
+        self._lags = {name: self._lags[name] for name in rows}
         by_topic: dict[str, list[str]] = {}
         for name, row in rows.items():
             for topic in row.topics:
@@ -81,8 +87,12 @@ class GroupReader:
             if p.committed is not None
         }
         kept = self._samples.setdefault(group.name, deque(maxlen=_MAX_SAMPLES))
-        kept.append(GroupSample(now, group.active, positions))
+        sample = GroupSample(now, group.active, positions)
+        kept.append(sample)
+        while kept[0].at < now - TREND_SECONDS:
+            kept.popleft()
+        lags = self._lags.setdefault(group.name, deque(maxlen=_MAX_LAGS))
+        lags.append(float(sample.lag))
         state, because = group_state(kept)
         topics = tuple(sorted({topic for topic, _ in positions}))
-        lags = tuple(float(sample.lag) for sample in kept)
-        return GroupRow(group, topics, state, because, lags)
+        return GroupRow(group, topics, state, because, tuple(lags))

@@ -7,14 +7,15 @@ before its first load, not an error.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import TableState
+from hadoop_loader._operations.completeness import read_marks
 from hadoop_loader._storage.filesystem import AnyPath
-
-__all__ = ["LoadReader", "LoadRun", "LoadedTable", "LoadsSnapshot", "open_log"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,24 @@ class LoadedTable:
     lost: int
     last_load: int
     last_loaded_ms: int | None
+    files: int
+    damaged: int
+    complete_until_ms: int | None  # by the loader's mark; None if no audit store is kept
 
 
 @dataclass(frozen=True, slots=True)
 class LoadsSnapshot:
-    """Every run, newest first, and every table by topic (None before the first load)."""
+    """Every run, newest first, and every table by topic (None before the first load).
+
+    The last load refused the topics `refused`, and found no schema for `ungoverned` ones.
+    `free_share` of the warehouse's disk is free (None: it is not a disk of this machine).
+    """
 
     runs: tuple[LoadRun, ...] = ()
     tables: Mapping[str, LoadedTable] | None = None
+    refused: tuple[str, ...] = ()
+    ungoverned: tuple[str, ...] = ()
+    free_share: float | None = None
 
     @property
     def by_topic(self) -> Mapping[str, LoadedTable]:
@@ -85,11 +96,27 @@ class LoadReader:
                 applied = run.applied or log.is_applied(number)
                 self._runs[number] = replace(run, applied=applied)
         last = log.latest()
+        marks = read_marks(self._folder / "_headworks")
         tables = {
-            topic: _table(topic, state)
+            topic: _table(topic, state, marks.get(topic))
             for topic, state in sorted(last.tables.items() if last else ())
         }
-        return LoadsSnapshot(tuple(self._runs[n] for n in sorted(self._runs, reverse=True)), tables)
+        report = log.last_run() or {}
+        return LoadsSnapshot(
+            tuple(self._runs[n] for n in sorted(self._runs, reverse=True)),
+            tables,
+            tuple(one["topic"] for one in report.get("refused", [])),
+            tuple(report.get("ungoverned", [])),
+            _free_share(self._folder),
+        )
+
+
+def _free_share(folder: AnyPath) -> float | None:
+    """Return the free share of a folder's disk, or None for a remote folder."""
+    if not isinstance(folder, Path):
+        return None
+    usage = shutil.disk_usage(folder)
+    return usage.free / usage.total
 
 
 def _read(log: CommitLog, number: int) -> LoadRun | None:
@@ -112,7 +139,7 @@ def _read(log: CommitLog, number: int) -> LoadRun | None:
     )
 
 
-def _table(topic: str, state: TableState) -> LoadedTable:
+def _table(topic: str, state: TableState, complete_until: int | None) -> LoadedTable:
     return LoadedTable(
         topic,
         state.table,
@@ -123,4 +150,7 @@ def _table(topic: str, state: TableState) -> LoadedTable:
         state.lost,
         state.load,
         state.loaded_ms or None,
+        state.files,
+        state.damaged,
+        complete_until,
     )

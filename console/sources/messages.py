@@ -21,12 +21,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Raw
 
 from headworks._console.masking import MASK, Paths, masked, sensitive_paths
+from headworks._console.sources.shown_message import MessageSlice, ShownMessage, SkippedBatch
 from headworks._console.sources.topics import broker_unreachable
 from headworks._kafka.client_properties import client_properties
+from headworks._kafka.clients import KafkaConsumer
+from headworks._kafka.damaged_batch import DamagedBatch, damaged_batch, offset_after
 from headworks._wire import FramingError, unframe
 from headworks.errors import HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
@@ -34,15 +37,6 @@ from headworks.schema import Record, Schema, governance_of, key_subject_of, pars
 
 if TYPE_CHECKING:
     from consumer_sdk._decode import Decoder
-
-__all__ = [
-    "BusyError",
-    "MessageReader",
-    "MessageSlice",
-    "OffsetBounds",
-    "PageReader",
-    "ShownMessage",
-]
 
 _MAX_READERS = 4
 _SLOT_WAIT_SECONDS = 1.0
@@ -58,32 +52,6 @@ _SchemaVersions = tuple[str, int | None, int | None]
 
 class BusyError(UnreachableError):
     """The maximum number of pages is reading messages."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShownMessage:
-    """A message as it may be shown. `event` is None if `problem` says why it is not decoded."""
-
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: str | None
-    headers: tuple[tuple[str, str | None], ...]
-    size: int
-    schema_id: int | None
-    schema_version: int | None
-    event: Any
-    problem: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class MessageSlice:
-    """Messages, oldest first, the number scanned, and the next offset of each partition."""
-
-    rows: tuple[ShownMessage, ...]
-    scanned: int
-    following: Mapping[int, int]
-    complete: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +101,13 @@ class MessageReader:
         decoder = self._decoder(topic)
         return lambda message: self._shown(message, decoder, masked_paths)
 
+    def has_masked_fields(
+        self, topic: str, latest_version: int | None, key_version: int | None
+    ) -> bool:
+        """Return whether any version of a topic's schemas has sensitive fields."""
+        found = self._masked_paths((topic, latest_version, key_version))
+        return bool(found.paths or found.key_paths)
+
     def _shown(self, message: Raw, decoder: Decoder, masked_paths: _MaskedPaths) -> ShownMessage:
         value = message.value()
         event, problem = None, None
@@ -152,8 +127,10 @@ class MessageReader:
                 problem = error.message if masked_paths.governed else None
                 event = None if masked_paths.governed else _raw(value)
             except HeadworksError as error:
+                schema_id = unframe(value)[0]
                 hidden = masked_paths.paths or self._may_be_sensitive(value)
-                problem = "the value does not decode" if hidden else error.message
+                problem = f"the value does not decode with schema id {schema_id}"
+                problem = problem if hidden else error.message
         headers = cast("list[tuple[str, bytes | str | None]]", message.headers() or [])
         return ShownMessage(
             message.partition() or 0,
@@ -235,15 +212,19 @@ class MessageReader:
                 _cache(self._masked_by_schema, schema_id, known)
         return known
 
+    @property
+    def connection(self) -> dict[str, Any]:
+        """The properties of librdkafka that name the brokers and the reader."""
+        return {**client_properties(self.bootstrap), "group.id": "headworks-console"}
+
     @contextmanager
-    def _consumer(self) -> Iterator[Consumer]:
+    def _consumer(self) -> Iterator[KafkaConsumer]:
         if not self._slots.acquire(timeout=_SLOT_WAIT_SECONDS):
             raise BusyError("too many pages read messages at this moment", fix="try again")
         try:
-            consumer = Consumer(
+            consumer = KafkaConsumer(
                 {
-                    **client_properties(self.bootstrap),
-                    "group.id": "headworks-console",
+                    **self.connection,
                     "enable.auto.commit": False,
                     "enable.partition.eof": True,
                     "auto.offset.reset": "earliest",
@@ -268,7 +249,7 @@ class MessageReader:
 class PageReader:
     """The broker connection of one page, from `MessageReader.connected`."""
 
-    def __init__(self, reader: MessageReader, consumer: Consumer) -> None:
+    def __init__(self, reader: MessageReader, consumer: KafkaConsumer) -> None:
         self._reader = reader
         self._consumer = consumer
 
@@ -310,11 +291,16 @@ class PageReader:
         wanted = {p: start for p, start in starts.items() if start < ends[p]}
         following = dict(starts)
         rows: list[ShownMessage] = []
-        scanned = 0
+        scanned = timestamp_ms = 0
         for message in self._messages(topic, wanted, ends):
             scanned += 1
-            following[message.partition() or 0] = (message.offset() or 0) + 1
-            shown = show(message)
+            if isinstance(message, SkippedBatch):
+                following[message.batch.partition] = message.following
+                shown = message.shown(timestamp_ms)
+            else:
+                following[message.partition() or 0] = (message.offset() or 0) + 1
+                shown = show(message)
+                timestamp_ms = shown.timestamp_ms
             if keep is None or keep(shown):
                 rows.append(shown)
             if len(rows) >= limit or scanned >= _MAX_SCANNED_MESSAGES:
@@ -325,23 +311,39 @@ class PageReader:
 
     def _messages(
         self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
-    ) -> Iterator[Raw]:
+    ) -> Iterator[Raw | SkippedBatch]:
         """Yield each partition from its start to its end, or until the deadline."""
-        left = dict(starts)
+        left = dict(starts)  # the next offset of each partition
         self._consumer.assign([TopicPartition(topic, p, start) for p, start in starts.items()])
         clock = self._reader.clock
         until = clock() + _TIMEOUT_SECONDS
         while left and clock() < until:
+            lost: set[int] = set()  # partitions where librdkafka has lost its place
             for message in self._next_messages():
                 partition, offset = message.partition() or 0, message.offset() or 0
                 problem = message.error()
-                if problem is None:
+                if partition in lost:
+                    continue
+                damaged = damaged_batch(message, left.get(partition))
+                if damaged is not None:
+                    lost.add(partition)
+                    skipped = self._step_over(damaged)
+                    if partition in left and damaged.offset < ends[partition]:
+                        yield skipped
+                    offset, problem = skipped.following - 1, None
+                elif problem is None:
                     if partition in left and offset < ends[partition]:
+                        left[partition] = offset + 1
                         yield message
                 elif problem.code() != KafkaError._PARTITION_EOF:
                     raise broker_unreachable(self._reader.bootstrap, KafkaException(problem))
                 if problem is not None or offset + 1 >= ends[partition]:
                     left.pop(partition, None)
+
+    def _step_over(self, batch: DamagedBatch) -> SkippedBatch:
+        following = offset_after(self._reader.connection, batch, timeout=_TIMEOUT_SECONDS)
+        self._consumer.seek(TopicPartition(batch.topic, batch.partition, following))
+        return SkippedBatch(batch, following)
 
     def _next_messages(self) -> list[Raw]:
         """Return available messages. librdkafka would wait until it has as many as requested."""

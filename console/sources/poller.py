@@ -19,8 +19,6 @@ from typing import Generic, TypeVar
 
 from headworks.errors import HeadworksError
 
-__all__ = ["PollResult", "Poller", "SourceState"]
-
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _FIRST_READ_SECONDS = 0.2
@@ -32,12 +30,16 @@ _IDLE_INTERVAL_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """How fresh a source is: the age of the last good result, and the error since then."""
+    """How fresh a source is: the age of the last good result, and the error since then.
+
+    `reading_seconds` is how long the read in progress has taken so far (None: there is none).
+    """
 
     name: str
     age_seconds: float | None
     problem: str | None = None
     fix: str | None = None
+    reading_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Poller(Generic[T]):
         self._value: T | None = None  # the last good result
         self._read_at: float | None = None  # when it was read
         self._problem: HeadworksError | None = None  # of the last read, if that failed
+        self._reading_since: float | None = None  # when the read in progress began
         self._started_at = self._last_asked_at = clock()
         self._first_read_done = threading.Event()  # also by a failure
         self._page_asked = threading.Event()  # ends a long pause
@@ -91,6 +94,7 @@ class Poller(Generic[T]):
 
     def refresh(self) -> None:
         """Read once, now. A failure is recorded, not raised."""
+        self._reading_since = self._clock()
         try:
             self._value = self._read()
             self._read_at, self._problem = self._clock(), None
@@ -100,6 +104,7 @@ class Poller(Generic[T]):
             _LOG.exception("reading %s failed", self.name)
             self._problem = HeadworksError(f"{self.name} could not be read: {error}")
         finally:
+            self._reading_since = None
             self._first_read_done.set()
 
     @property
@@ -112,10 +117,11 @@ class Poller(Generic[T]):
                 max(0.0, self._started_at + _FIRST_READ_SECONDS - self._last_asked_at)
             )
         age = None if self._read_at is None else round(max(0.0, self._clock() - self._read_at), 1)
+        since = self._reading_since
+        reading = None if since is None else round(max(0.0, self._clock() - since), 1)
         problem = self._problem
-        if problem is None:
-            return PollResult(self._value, SourceState(self.name, age))
-        return PollResult(self._value, SourceState(self.name, age, problem.message, problem.fix))
+        message, fix = (None, None) if problem is None else (problem.message, problem.fix)
+        return PollResult(self._value, SourceState(self.name, age, message, fix, reading))
 
     def _run(self) -> None:
         while not self._stopped.is_set():

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headworks._console.masking import sensitive_paths
+from headworks._console.sources.field_paths import dotted_paths
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient, SubjectVersion
 from headworks.schema import Record, governance_of, parse, subject_of, topic_of
 
-__all__ = ["SubjectReader", "SubjectRow", "SubjectsSnapshot"]
-
 _OF_ALL_CONTEXTS = ":*:"
+_MAX_PATHS = 500  # of a schema that the search finds
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class SubjectRow:
     doc: str | None
     sensitive: bool
     problem: str | None = None
+    paths: tuple[str, ...] = ()  # of its fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,12 @@ class SubjectReader:
         if known is not None and (known.schema_id, known.version) == (one.id, one.version):
             return known
         name, fields, owner, doc, sensitive, problem = None, 0, None, None, False, None
+        paths: tuple[str, ...] = ()
         try:
             text = self._client.schema_text(one.id, one.subject) if one.references else one.text
             schema = parse(text, strict=False)
             sensitive = bool(sensitive_paths(schema))
+            paths = dotted_paths(schema, _MAX_PATHS)
             if isinstance(schema, Record):
                 name, fields, doc = schema.name, len(schema.fields), schema.doc
                 owner = governance_of(schema).owner
@@ -87,4 +90,5 @@ class SubjectReader:
             doc,
             sensitive,
             problem,
+            paths,
         )

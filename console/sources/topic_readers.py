@@ -8,8 +8,6 @@ from headworks._ci.governance import FILE_NAME, GovernanceFile
 from headworks._ci.verdict import DownstreamConsumer
 from headworks.schema import subject_of
 
-__all__ = ["readers_of"]
-
 
 def readers_of(
     topic: str, governance: GovernanceFile, groups: Iterable[str]

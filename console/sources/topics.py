@@ -20,8 +20,6 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from headworks._kafka.client_properties import client_properties
 from headworks.errors import UnreachableError
 
-__all__ = ["TopicReader", "TopicRow", "TopicsSnapshot", "broker_unreachable"]
-
 _TIMEOUT_SECONDS = 10.0
 _MAX_BATCH_PARTITIONS = 2_000
 _MAX_SAMPLES = 30

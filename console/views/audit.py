@@ -1,15 +1,18 @@
-"""The audit of one topic: what was sent and what arrived at every tier, window by window."""
+"""The audit of one topic: the states of its messages at every tier, window by window."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headworks._audit.balance import Balance
+from headworks._audit.balance import total
 from headworks._audit.results import Contribution, Explanation, LoadShare, TopicAudit
-from headworks._console.views.health import WindowCell, window_cell
-
-__all__ = ["AuditPage", "TierColumn", "WindowPage", "audit_page", "window_page"]
+from headworks._console.views.message_states import (
+    WindowCell,
+    columns_shown,
+    states_shown,
+    window_cell,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +23,7 @@ class TierColumn:
     p50: float | None
     p95: float | None
     p99: float | None
-    expected: int
-    lost: int
-    duplicated: int
-    quarantined: int
+    states: Mapping[str, int]
     completeness: float
     arrived: tuple[int, ...]
     cells: tuple[WindowCell, ...]
@@ -37,6 +37,7 @@ class AuditPage:
     topic: str
     windows: tuple[int, ...]
     attempted: tuple[int, ...]
+    columns: tuple[str, ...]
     tiers: tuple[TierColumn, ...]
     drops: Mapping[str, int]
     top: int
@@ -53,7 +54,7 @@ class WindowPage:
     loads: tuple[LoadShare, ...]
 
 
-def audit_page(found: TopicAudit, now_ms: int) -> AuditPage:
+def audit_page(found: TopicAudit, now_ms: int, patience_ms: int) -> AuditPage:
     """Return a topic's audit as the page shows it."""
     columns = tuple(
         TierColumn(
@@ -61,38 +62,33 @@ def audit_page(found: TopicAudit, now_ms: int) -> AuditPage:
             line.time_to_complete.p50,
             line.time_to_complete.p95,
             line.time_to_complete.p99,
-            sum(one.balance.expected for one in line.cells if one),
-            sum(one.balance.lost for one in line.cells if one),
-            sum(one.balance.duplicated for one in line.cells if one),
-            sum(one.balance.quarantined for one in line.cells if one),
-            _completeness([one.balance for one in line.cells if one]),
+            states_shown(total(one.balance for one in line.cells if one)),
+            total(one.balance for one in line.cells if one).completeness,
             tuple(one.balance.accounted if one else 0 for one in line.cells),
             tuple(
-                window_cell(state, start, now_ms)
+                window_cell(state, start, now_ms, patience_ms)
                 for start, state in zip(found.windows, line.cells, strict=True)
             ),
             sum(1 for one in line.cells if one and one.reopened),
         )
         for line in found.tiers
     )
+    shown = columns_shown(one.states for one in columns)
     top = max((*found.attempted, *(n for column in columns for n in column.arrived)), default=0)
-    return AuditPage(found.topic, found.windows, found.attempted, columns, dict(found.drops), top)
+    return AuditPage(
+        found.topic, found.windows, found.attempted, shown, columns, dict(found.drops), top
+    )
 
 
-def window_page(found: Explanation, now_ms: int) -> WindowPage:
+def window_page(found: Explanation, now_ms: int, patience_ms: int) -> WindowPage:
     """Return one window's counts as the page shows them."""
     return WindowPage(
         found.topic,
         found.window_start,
         {
-            tier: window_cell(state, found.window_start, now_ms)
+            tier: window_cell(state, found.window_start, now_ms, patience_ms)
             for tier, state in found.states.items()
         },
         found.contributions,
         found.loads,
     )
-
-
-def _completeness(balances: list[Balance]) -> float:
-    expected = sum(max(0, one.expected) for one in balances)
-    return 1.0 if expected == 0 else (expected - sum(one.lost for one in balances)) / expected

@@ -11,17 +11,6 @@ from headworks._console.views.paging import ListPage, ListQuery, list_page
 from headworks._console.views.visibility import CanSee
 from headworks.groups import GroupPosition, MemberDescription
 
-__all__ = [
-    "GroupLine",
-    "GroupList",
-    "GroupPage",
-    "TopicConsumer",
-    "group_lines",
-    "group_list",
-    "group_page",
-    "topic_consumers",
-]
-
 _ORDER = ("stopped", "stalled", "falling behind", "rewound", "ok")
 
 

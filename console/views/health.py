@@ -1,17 +1,30 @@
-"""The first screen: completeness of topics by windows, the worst first, and recent changes."""
+"""The first screen: the state of topics by windows, the worst first, and recent changes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headworks._audit.results import WindowState
 from headworks._console.sources.audits import AuditSnapshot
 from headworks._console.sources.loads import LoadRun, LoadsSnapshot
 from headworks._console.sources.subjects import SubjectsSnapshot
+from headworks._console.views.checks import (
+    HealthCheck,
+    is_well,
+    messages_check,
+    verdict,
+    worst_first,
+)
+from headworks._console.views.message_states import (
+    JudgedSums,
+    WindowCell,
+    columns_shown,
+    headline,
+    states_shown,
+    window_cell,
+)
 from headworks._console.views.paging import ListPage, ListQuery, list_page
 from headworks._console.views.visibility import CanSee
-
-__all__ = ["HealthLine", "HealthPage", "HealthProblem", "WindowCell", "health_page", "window_cell"]
 
 _MAX_RECENT_CHANGES = 8
 _MAX_PROBLEMS = 20
@@ -20,27 +33,11 @@ _NOT_READ_YET = "The audit has not been read yet."
 
 
 @dataclass(frozen=True, slots=True)
-class WindowCell:
-    """A topic's window at a tier: its `mark`, and a `grade`.
-
-    Grades: 0 nothing was sent, 1 complete, 2 still arriving, 3 under 1 % lost or duplicates, 4 at
-    least 1 % lost, 5 at least 10 % lost.
-    """
-
-    window_start: int
-    grade: int
-    mark: str
-    says: str
-
-
-@dataclass(frozen=True, slots=True)
 class HealthLine:
     """A topic's line in the heatmap."""
 
     topic: str
-    expected: int
-    lost: int
-    duplicated: int
+    states: Mapping[str, int]
     completeness: float
     referenced: bool
     cells: tuple[WindowCell, ...]
@@ -67,14 +64,17 @@ class HealthProblem:
 
 @dataclass(frozen=True, slots=True)
 class HealthPage:
-    """The heatmap of a tier as a sentence and as cells; `further` counts problems left out."""
+    """The checks, and the heatmap of a tier; `further` counts problems left out."""
 
+    verdict: str
+    checks: tuple[HealthCheck, ...]
     kept: bool
     tier: str
     tiers: tuple[str, ...]
     sentence: str
     well: bool
     windows: tuple[int, ...]
+    columns: tuple[str, ...]
     part: ListPage[HealthLine]
     left_out: int
     unreadable: int
@@ -92,9 +92,11 @@ def health_page(
     *,
     tier: str,
     now_ms: int,
+    checks: Sequence[HealthCheck] = (),
 ) -> HealthPage:
-    """Return the heatmap of `tier`, with the visible topics."""
+    """Return the heatmap of `tier`, with the visible topics, and the checks with its own."""
     health = audit.health.get(tier) if audit else None
+    patience = audit.patience_ms if audit else 0
     rows = [row for row in (health.rows if health else ()) if can_see.topic(row.sum.topic)]
     windows = health.windows if health else ()
     # The store's order is the worst first; it is kept.
@@ -102,32 +104,31 @@ def health_page(
     lines = tuple(
         HealthLine(
             row.sum.topic,
-            row.sum.expected,
-            row.sum.lost,
-            row.sum.duplicated,
+            states_shown(row.sum),
             row.sum.completeness,
             row.sum.referenced,
             tuple(
-                window_cell(state, start, now_ms)
+                window_cell(state, start, now_ms, patience)
                 for start, state in zip(windows, row.cells, strict=True)
             ),
         )
         for row in part.rows
     )
     troubles = _problems(audit, can_see)
-    lost = sum(row.sum.lost for row in rows)
-    duplicated = sum(row.sum.duplicated for row in rows)
-    bad = sum(1 for row in rows if not row.sum.complete)
-    expected = sum(row.sum.expected for row in rows)
+    states = [state for row in rows for state in row.cells if state is not None]
+    sums = JudgedSums.of(states, now_ms, patience)
+    sentence = _NOT_READ_YET if audit is None else headline(len(rows), sums, tier)
+    every = [*checks, messages_check(sums.well, sentence)] if rows else list(checks)
     return HealthPage(
-        audit is None or audit.has_store,
+        verdict(every),
+        worst_first(every),
+        audit is None or audit.thresholds is not None,
         tier,
         tuple(sorted(audit.health)) if audit else (),
-        _NOT_READ_YET
-        if audit is None
-        else _sentence(len(rows), bad, expected, lost, duplicated, tier),
-        bad == 0,
+        sentence,
+        is_well(every),
         windows,
+        columns_shown(line.states for line in lines),
         ListPage(lines, part.total, part.page, part.pages, part.q, part.sort),
         max(0, health.topics - len(health.rows)) if health else 0,
         audit.holes.unreadable + audit.holes.missed if audit else 0,
@@ -137,42 +138,11 @@ def health_page(
     )
 
 
-def window_cell(state: WindowState | None, start: int, now_ms: int) -> WindowCell:
-    """Return the cell of a window."""
-    if state is None or (state.balance.expected <= 0 and state.balance.accounted == 0):
-        return WindowCell(start, 0, "", "nothing was sent")
-    balance = state.balance
-    if not balance.referenced:
-        return WindowCell(start, 2, "?", f"{balance.accounted:,} arrived, no producer counted any")
-    said = f"{balance.expected:,} sent, {balance.lost:,} missing, {balance.duplicated:,} twice"
-    if balance.complete:
-        return WindowCell(start, 1, "\u2713", said)
-    if not state.settled(now_ms) and balance.lost:
-        return WindowCell(start, 2, "\u2026", f"{said}; still counting")
-    if balance.lost == 0:
-        return WindowCell(start, 3, "\u00d72", said)
-    share = balance.lost / balance.expected
-    # A hundred is said where nothing at all is there, never by rounding.
-    mark = "<1%" if share < 0.01 else f"-{share if share == 1 else min(share, 0.99):.0%}"
-    return WindowCell(start, 3 if share < 0.01 else 4 if share < 0.1 else 5, mark, said)
-
-
-def _sentence(topics: int, bad: int, expected: int, lost: int, duplicated: int, tier: str) -> str:
-    if not topics:
-        return "Nothing has been counted yet."
-    total = f"{topics:,} topic{'s' * (topics != 1)}"
-    if bad == 0:
-        return f"All is there: {expected:,} messages of {total} are at {tier}, each exactly once."
-    missing = f"{lost:,} of {expected:,} messages are not at {tier}"
-    twice = f", and {duplicated:,} are there twice" if duplicated else ""
-    return f"{bad:,} of {total} {'is' if bad == 1 else 'are'} not complete: {missing}{twice}."
-
-
 def _problems(audit: AuditSnapshot | None, can_see: CanSee) -> tuple[HealthProblem, ...]:
     """Return the visible findings; those without a topic need visibility of every topic."""
     return tuple(
         HealthProblem(one.kind, one.text, one.topic)
-        for one in (audit.general_findings if audit else ())
+        for one in (audit.findings if audit else ())
         if one.kind != _HOLES_KIND and can_see.topic(one.topic or "")
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hadoop_loader._storage.filesystem import AnyPath
@@ -19,17 +19,16 @@ from headworks._console.views.visibility import CanSee
 from headworks.errors import HeadworksError
 from headworks.schema import parse
 
-__all__ = ["LoadList", "RunPage", "RunTopic", "TablePage", "load_list", "run_page", "table_page"]
-
 _MAX_RUNS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class LoadList:
-    """The tables, and the newest runs."""
+    """The tables, and the newest runs; `lags` has the messages of a topic that are not loaded."""
 
     started: bool
     tables: ListPage[LoadedTable]
+    lags: Mapping[str, int]
     runs: tuple[LoadRun, ...]
     run_count: int
     rows: int
@@ -87,9 +86,12 @@ class TablePage:
     projections: tuple[TableVersion, ...]
     offsets: tuple[tuple[int, int], ...]
     problem: str | None
+    lag: int | None
 
 
-def load_list(loads: LoadsSnapshot | None, can_see: CanSee, query: ListQuery) -> LoadList:
+def load_list(
+    loads: LoadsSnapshot | None, lags: Mapping[str, int], can_see: CanSee, query: ListQuery
+) -> LoadList:
     """Return the visible tables, and the newest runs of which every topic is visible."""
     tables = [one for one in (loads.by_topic.values() if loads else ()) if can_see.topic(one.topic)]
     part = list_page(
@@ -102,6 +104,7 @@ def load_list(loads: LoadsSnapshot | None, can_see: CanSee, query: ListQuery) ->
     return LoadList(
         bool(loads and loads.tables is not None),
         part,
+        {row.topic: lags[row.topic] for row in part.rows if row.topic in lags},
         tuple(runs[:_MAX_RUNS]),
         len(runs),
         sum(table.rows for table in tables),
@@ -139,7 +142,9 @@ def run_page(
     return RunPage(run, topics)
 
 
-def table_page(warehouse: AnyPath, loads: LoadsSnapshot | None, topic: str) -> TablePage | None:
+def table_page(
+    warehouse: AnyPath, loads: LoadsSnapshot | None, topic: str, lag: int | None
+) -> TablePage | None:
     """Return a topic's table with its columns, or None if the topic has no table."""
     table = loads.by_topic.get(topic) if loads else None
     log = open_log(warehouse)
@@ -162,4 +167,5 @@ def table_page(warehouse: AnyPath, loads: LoadsSnapshot | None, topic: str) -> T
         tuple(TableVersion(int(p[0]), int(p[1]), int(p[2])) for p in state.projections),
         tuple(sorted(latest.committed(topic).items())),
         problem,
+        lag,
     )

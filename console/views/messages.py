@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-from headworks._console.sources.messages import (
-    MessageReader,
-    MessageSlice,
-    OffsetBounds,
-    PageReader,
-    ShownMessage,
-)
+from headworks._console.sources.messages import MessageReader, OffsetBounds, PageReader
+from headworks._console.sources.shown_message import MessageSlice, ShownMessage
 from headworks._console.sources.subjects import SubjectRow
 from headworks._console.sources.topics import TopicRow
 from headworks._console.views.groups import TopicConsumer
+from headworks._console.views.message_filter import MessageFilter, read_filter
 from headworks.errors import UsageError
-
-__all__ = [
-    "MAX_MESSAGES",
-    "FieldFilter",
-    "MessageList",
-    "OneMessage",
-    "StartPosition",
-    "TopicSchemas",
-    "message_list",
-    "one_message",
-    "read_cursor",
-    "read_time",
-]
 
 MAX_MESSAGES = 100
 _MAX_TAIL_MESSAGES = 2_000
@@ -49,13 +30,17 @@ class TopicSchemas:
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """Where to start: at the newest (nothing given), an offset, a time, or a cursor."""
+    """Where to start: at the newest (nothing given), an offset, a time, or a cursor.
+
+    With a filter, `before` continues a search from the newest message backward.
+    """
 
     partition: int | None = None
     offset: int | None = None
     time_ms: int | None = None
     cursor: Mapping[int, int] | None = None
     limit: int = 25
+    before: Mapping[int, int] | None = None
 
     @property
     def tail(self) -> bool:
@@ -64,16 +49,18 @@ class StartPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class FieldFilter:
-    """A dotted field path, and the text of its value; `*` at an end matches anything."""
+class SoughtMessages:
+    """The filter of a page, and the text of the form that it was read from."""
 
-    field: str = ""
-    value: str = ""
+    kept: MessageFilter
+    find: str
+    field: str
+    value: str
 
-    def keeps(self, shown: ShownMessage) -> bool:
-        """Return whether a message matches, after masking."""
-        found = _at(shown.event, self.field.split("."))
-        return any(_matches(one, self.value) for one in found)
+    @classmethod
+    def read(cls, find: str, field: str, value: str) -> SoughtMessages:
+        """Read the form. Raises UsageError."""
+        return cls(read_filter(find, field, value), find, field, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +82,12 @@ class MessageList:
     older: str | None
     newer: str | None
     sought: StartPosition
+    find: str
     field: str
     value: str
     fields: tuple[str, ...]
     readers: tuple[TopicConsumer, ...]
+    hidden_readers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,21 +130,21 @@ def message_list(
     reader: MessageReader,
     governed: TopicSchemas,
     seek: StartPosition,
-    kept: FieldFilter,
+    filters: SoughtMessages,
     *,
     fields: tuple[str, ...],
     readers: tuple[TopicConsumer, ...],
 ) -> MessageList:
     """Read a page of messages. Raises UnreachableError if broker or registry do not answer."""
     with reader.connected() as reading:
-        return _message_list(reading, governed, seek, kept, fields, readers)
+        return _message_list(reading, governed, seek, filters, fields, readers)
 
 
 def _message_list(
     reading: PageReader,
     governed: TopicSchemas,
     seek: StartPosition,
-    kept: FieldFilter,
+    filters: SoughtMessages,
     fields: tuple[str, ...],
     readers: tuple[TopicConsumer, ...],
 ) -> MessageList:
@@ -166,25 +155,7 @@ def _message_list(
     }
     if not chosen:
         raise UsageError(f"{topic} has no partition {seek.partition}")
-    keep: Callable[[ShownMessage], bool] | None = kept.keeps if kept.field else None
-    starts = _starts(reading, topic, chosen, seek, filtered=keep is not None)
-    ends = {p: end for p, (_, end) in chosen.items()}
-    most = (
-        min(_MAX_TAIL_MESSAGES, seek.limit * len(chosen))
-        if seek.tail and keep is None
-        else seek.limit
-    )
-    found = reading.read(
-        topic,
-        starts,
-        ends,
-        latest_version=subject.version if subject else None,
-        key_version=governed.key_version,
-        limit=most,
-        keep=keep,
-    )
-    newest_first = seek.tail and keep is None
-    rows = found.rows[-seek.limit :] if newest_first else found.rows
+    found, rows, older = _read(reading, governed, chosen, seek, filters.kept)
     return MessageList(
         topic,
         subject.subject if subject else None,
@@ -195,17 +166,74 @@ def _message_list(
         sum(end - first for first, end in bounds.values()),
         row.rate,
         row.rates,
-        rows[::-1] if newest_first else rows,
+        rows[::-1] if seek.tail else rows,
         found.scanned,
-        newest_first,
-        _older(rows, starts, chosen, seek, filtered=keep is not None),
-        None if found.complete else _cursor(found.following),
+        seek.tail,
+        older,
+        None if found.complete or seek.tail else _cursor(found.following),
         seek,
-        kept.field,
-        kept.value,
+        filters.find,
+        filters.field,
+        filters.value,
         fields,
         readers,
     )
+
+
+def _read(
+    reading: PageReader,
+    governed: TopicSchemas,
+    chosen: OffsetBounds,
+    seek: StartPosition,
+    kept: MessageFilter,
+) -> tuple[MessageSlice, tuple[ShownMessage, ...], str | None]:
+    """Return the messages that were found, those to show, and the cursor of older ones."""
+    topic, keep = governed.row.topic, kept.keeps if kept else None
+    backward = seek.tail and keep is not None
+    ends = {p: end for p, (_, end) in chosen.items()}
+    if backward:
+        before = seek.before or ends
+        ends = {p: max(first, min(before.get(p, end), end)) for p, (first, end) in chosen.items()}
+    starts = _starts(reading, topic, chosen, seek, ends if backward else None)
+    most = (
+        _MAX_TAIL_MESSAGES
+        if backward
+        else min(_MAX_TAIL_MESSAGES, seek.limit * len(chosen))
+        if seek.tail
+        else seek.limit
+    )
+    found = reading.read(
+        topic,
+        starts,
+        ends,
+        latest_version=governed.subject.version if governed.subject else None,
+        key_version=governed.key_version,
+        limit=most,
+        keep=keep,
+    )
+    rows = found.rows[-seek.limit :] if seek.tail else found.rows
+    if backward:
+        return found, rows, _before(found, rows, chosen, starts, ends)
+    return found, rows, _older(rows, starts, chosen, seek, filtered=keep is not None)
+
+
+def _before(
+    found: MessageSlice,
+    shown: tuple[ShownMessage, ...],
+    bounds: OffsetBounds,
+    starts: Mapping[int, int],
+    ends: Mapping[int, int],
+) -> str | None:
+    """Return the cursor from which a search backward continues, or None at the beginning."""
+    offsets = dict(starts)
+    if len(shown) < len(found.rows):  # those that were found and not shown come next
+        left = {row.partition for row in found.rows[: -len(shown)]}
+        first = {row.partition: row.offset for row in reversed(shown)}
+        offsets |= {p: first.get(p, ends[p]) for p in left}
+    offsets |= {p: ends[p] for p, end in found.following.items() if end < ends[p]}
+    if all(offset <= bounds[p][0] for p, offset in offsets.items()):
+        return None
+    return _cursor(offsets)
 
 
 def one_message(
@@ -236,16 +264,22 @@ def one_message(
 
 
 def _starts(
-    reading: PageReader, topic: str, bounds: OffsetBounds, seek: StartPosition, *, filtered: bool
+    reading: PageReader,
+    topic: str,
+    bounds: OffsetBounds,
+    seek: StartPosition,
+    backward_from: Mapping[int, int] | None,
 ) -> dict[int, int]:
-    if seek.cursor is not None:
-        wanted: Mapping[int, int] = seek.cursor
+    """Return the first offset to read of each partition; `backward_from` are ends of a search."""
+    if backward_from is not None:
+        share = max(1, _MAX_TAIL_MESSAGES // len(bounds))
+        wanted: Mapping[int, int] = {p: end - share for p, end in backward_from.items()}
+    elif seek.cursor is not None:
+        wanted = seek.cursor
     elif seek.time_ms is not None:
         wanted = reading.at_time(topic, bounds, seek.time_ms)
     elif seek.offset is not None:
         wanted = dict.fromkeys(bounds, seek.offset)
-    elif filtered:
-        wanted = {p: first for p, (first, _) in bounds.items()}
     else:
         share = max(1, min(seek.limit, _MAX_TAIL_MESSAGES // len(bounds)))
         wanted = {p: end - share for p, (_, end) in bounds.items()}
@@ -277,23 +311,3 @@ def _older(
 
 def _cursor(offsets: Mapping[int, int]) -> str:
     return ",".join(f"{p}:{o}" for p, o in sorted(offsets.items()))
-
-
-def _at(value: Any, path: list[str]) -> list[Any]:
-    """Return the values at a dotted path, in every item of a list."""
-    if isinstance(value, list):
-        return [found for item in value for found in _at(item, path)]
-    if not path:
-        return [value]
-    if isinstance(value, Mapping) and path[0] in value:
-        return _at(value[path[0]], path[1:])
-    return []
-
-
-def _matches(value: Any, wanted: str) -> bool:
-    text = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
-    if wanted.startswith("*") and wanted.endswith("*") and len(wanted) > 1:
-        return wanted[1:-1] in text
-    if wanted.startswith("*"):
-        return text.endswith(wanted[1:])
-    return text.startswith(wanted[:-1]) if wanted.endswith("*") else text == wanted

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["PAGE_ROWS", "ListPage", "ListQuery", "list_page"]
-
 T = TypeVar("T")
 PAGE_ROWS = 50
 

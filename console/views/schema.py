@@ -6,12 +6,12 @@ import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from headworks._ci.verdict import DownstreamConsumer
 from headworks._console.masking import sensitive_paths
+from headworks._console.sources.field_paths import dotted_paths, walk_fields
 from headworks._console.sources.subjects import SubjectsSnapshot
-from headworks._console.views.paging import ListPage, ListQuery, list_page
+from headworks._console.views.paging import ListQuery, list_page
 from headworks._console.views.visibility import CanSee
 from headworks.errors import HeadworksError
 from headworks.registry_client import Compatibility, SubjectVersion
@@ -29,20 +29,6 @@ from headworks.schema import (
     topic_of,
 )
 from headworks.schema._difference import Difference, differences
-
-__all__ = [
-    "FieldLine",
-    "SchemaChange",
-    "SchemaPage",
-    "SubjectLine",
-    "VersionLine",
-    "changes_between",
-    "field_lines",
-    "field_paths",
-    "schema_page",
-    "subject_list",
-    "text_diff",
-]
 
 _MAX_FIELDS = 2_000
 _MAX_VERSIONS = 200
@@ -63,7 +49,7 @@ _CHANGE_TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class SubjectLine:
-    """A subject in the list."""
+    """A subject in the list; `found` are its fields that match the search."""
 
     subject: str
     topic: str | None
@@ -75,22 +61,38 @@ class SubjectLine:
     doc: str | None
     sensitive: bool
     problem: str | None
+    found: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectList:
+    """One page of the list of subjects; `hidden` if there are some that the reader may not see."""
+
+    rows: tuple[SubjectLine, ...]
+    total: int
+    page: int
+    pages: int
+    q: str
+    sort: str
+    hidden: bool
 
 
 def subject_list(
     subjects: SubjectsSnapshot | None, can_see: CanSee, query: ListQuery
-) -> ListPage[SubjectLine]:
-    """Return the requested page of the list of subjects."""
-    rows = [
-        row for row in (subjects.rows.values() if subjects else ()) if can_see.subject(row.subject)
-    ]
+) -> SubjectList:
+    """Return the requested page of the list of subjects; those of Headworks itself come last."""
+    every = list(subjects.rows.values()) if subjects else []
+    rows = [row for row in every if can_see.subject(row.subject)]
     newest = query.sort == "newest"
     part = list_page(
         rows,
         query,
-        lambda row: f"{row.subject} {row.type_name or ''} {row.owner or ''}",
-        (lambda row: -(row.registered_ms or 0)) if newest else None,
+        lambda row: " ".join((row.subject, row.type_name or "", row.owner or "", *row.paths)),
+        (lambda row: -(row.registered_ms or 0))
+        if newest
+        else (lambda row: (row.subject.startswith("headworks."), row.subject)),
     )
+    words = query.q.lower().split()
     lines = tuple(
         SubjectLine(
             row.subject,
@@ -103,10 +105,13 @@ def subject_list(
             row.doc,
             row.sensitive,
             row.problem,
+            tuple(path for path in row.paths if any(word in path.lower() for word in words)),
         )
         for row in part.rows
     )
-    return ListPage(lines, part.total, part.page, part.pages, part.q, part.sort)
+    return SubjectList(
+        lines, part.total, part.page, part.pages, part.q, part.sort, len(rows) < len(every)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,7 @@ class SchemaPage:
     diff: tuple[str, ...]
     text: str
     consumers: tuple[DownstreamConsumer, ...]
+    hidden_consumers: bool
     producers: tuple[str, ...]
     problem: str | None
 
@@ -176,6 +182,7 @@ def schema_page(
     version: int,
     before: int | None,
     consumers: Sequence[DownstreamConsumer],
+    hidden_consumers: bool,
     producers: Sequence[str],
 ) -> SchemaPage:
     """Return the page of a subject. `history` is oldest first; `texts` are complete schemas by
@@ -204,6 +211,7 @@ def schema_page(
         tuple(text_diff(texts[before], texts[version])) if before is not None else (),
         pretty(texts[version]),
         tuple(consumers),
+        hidden_consumers,
         tuple(producers),
         problem,
     )
@@ -273,7 +281,9 @@ def field_lines(schema: Schema | None, history: Mapping[int, Schema | None]) -> 
     roles = _roles(schema)
     since = _since(history)
     masks = sensitive_paths(schema)
-    for number, (path, depth, node, default, doc) in enumerate(_fields(schema, (), 0, (schema,))):
+    for number, (path, depth, node, default, doc) in enumerate(
+        walk_fields(schema, (), 0, (schema,))
+    ):
         if number == _MAX_FIELDS:
             return
         inner = node.nullable if isinstance(node, Union) else None
@@ -293,38 +303,7 @@ def field_lines(schema: Schema | None, history: Mapping[int, Schema | None]) -> 
 def field_paths(text: str) -> tuple[str, ...]:
     """Return the dotted field paths for a filter, without steps for lists and maps."""
     schema, _ = _parsed(text)
-    if not isinstance(schema, Record):
-        return ()
-    found = (
-        ".".join(step for step in path if step not in ("[]", "{}"))
-        for path, *_ in _fields(schema, (), 0, (schema,))
-    )
-    return tuple(dict.fromkeys(islice(found, _MAX_FIELDS)))
-
-
-def _fields(
-    record: Record, here: tuple[str, ...], depth: int, inside: tuple[Record, ...]
-) -> Iterator[tuple[tuple[str, ...], int, Schema, str | None, str | None]]:
-    for field in record.fields:
-        path = (*here, field.name)
-        default = json.dumps(field.default, ensure_ascii=False) if field.has_default else None
-        yield path, depth, field.type, default, field.doc
-        for below, inner in _records(field.type, path):
-            if inner not in inside:
-                yield from _fields(inner, below, depth + 1, (*inside, inner))
-
-
-def _records(schema: Schema, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Record]]:
-    """Yield the records inside a type, with their paths."""
-    if isinstance(schema, Record):
-        yield path, schema
-    elif isinstance(schema, Array):
-        yield from _records(schema.items, (*path, "[]"))
-    elif isinstance(schema, MapType):
-        yield from _records(schema.values, (*path, "{}"))
-    elif isinstance(schema, Union):
-        for branch in schema.branches:
-            yield from _records(branch, path)
+    return dotted_paths(schema, _MAX_FIELDS) if schema is not None else ()
 
 
 def _roles(schema: Record) -> dict[str, str]:
@@ -348,7 +327,7 @@ def _since(history: Mapping[int, Schema | None]) -> dict[tuple[str, ...], int]:
         schema = history[number]
         paths = set[tuple[str, ...]]()
         if isinstance(schema, Record):
-            paths = {path for path, *_ in _fields(schema, (), 0, (schema,))}
+            paths = {path for path, *_ in walk_fields(schema, (), 0, (schema,))}
         unbroken = paths if unbroken is None else unbroken & paths
         since.update(dict.fromkeys(unbroken, number))
     return since

@@ -10,8 +10,6 @@ from headworks._console.sources.topics import TopicRow, TopicsSnapshot
 from headworks._console.views.paging import ListPage, ListQuery, list_page
 from headworks._console.views.visibility import CanSee
 
-__all__ = ["TopicLine", "TopicList", "topic_list"]
-
 
 @dataclass(frozen=True, slots=True)
 class TopicLine:
@@ -57,8 +55,14 @@ def topic_list(
     """Return the requested page of the list of topics."""
     seen = [row for row in (topics.rows.values() if topics else ()) if can_see.topic(row.topic)]
     order = _ORDERS.get(query.sort, _ORDERS[""])
-    part = list_page(seen, query, lambda row: row.topic, order)
     by_topic = loads.by_topic if loads else {}
+
+    def text(row: TopicRow) -> str:
+        subject = subjects.of_topic(row.topic) if subjects else None
+        owner = subject.owner if subject and can_see.subject(subject.subject) else None
+        return f"{row.topic} {owner or ''}"
+
+    part = list_page(seen, query, text, order)
     lines = tuple(
         _line(
             row,

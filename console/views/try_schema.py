@@ -21,8 +21,6 @@ from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client import RegistryClient
 from headworks.schema import parse
 
-__all__ = ["TrialFinding", "TrialResult", "try_change"]
-
 
 @dataclass(frozen=True, slots=True)
 class TrialFinding:
@@ -56,6 +54,7 @@ class TrialResult:
     changes: tuple[SchemaChange, ...] = ()
     impact: Impact | None = None
     changed: bool = True
+    warnings: tuple[TrialFinding, ...] = ()  # what a stricter policy would refuse
 
 
 def try_change(
@@ -97,6 +96,7 @@ def try_change(
         _changes(verdict.subject, text, client, beside),
         verdict.impact,
         verdict.changed,
+        tuple(map(_reason, grouped(verdict.warnings))),
     )
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["CanSee"]
-
 
 class CanSee(Protocol):
     """Answers whether a principal may see a name."""

@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["BrokerPartition", "StreamId", "assign", "assignment_of", "ranges"]
-
 
 class BrokerPartition(NamedTuple):
     """A partition of some topic, and the broker that stores it."""

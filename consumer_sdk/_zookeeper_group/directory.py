@@ -19,8 +19,6 @@ from consumer_sdk._zookeeper_group.assignment import BrokerPartition
 from headworks._zookeeper import MemberNode, OffsetNode, TopicNode, ZooKeeperSession, paths
 from headworks._zookeeper.session import kazoo
 
-__all__ = ["GroupDirectory", "GroupView", "NotAMemberError", "RegisteredPartition"]
-
 _MAX_OPERATIONS = 200
 _TIMEOUT_SECONDS = 15.0
 

@@ -36,8 +36,6 @@ from headworks._zookeeper import MemberNode, SessionState, open_session
 from headworks._zookeeper.lease import LeaseThread
 from headworks.errors import HeadworksError, UnreachableError
 
-__all__ = ["Handover", "MemberTiming", "ZooKeeperMember"]
-
 _log = logging.getLogger("headworks.consumer")
 _MIN_PAUSE_SECONDS = 0.1
 _MAX_PAUSE_SECONDS = 2.0

@@ -12,22 +12,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
+from consumer_sdk._application_thread import ApplicationThread
+from consumer_sdk._damage import is_stale
+from consumer_sdk._fetch_buffer import FetchBuffer, FetchLimits
 from consumer_sdk._membership import OnPartitions, Start
 from consumer_sdk._message import Partition
 from consumer_sdk._offsets import offsets_of
+from consumer_sdk._reachability import close_within
 from consumer_sdk._zookeeper_group.member import Handover, ZooKeeperMember
 from headworks._kafka.clients import KafkaConsumer
 
-__all__ = ["ZooKeeperStream"]
-
+_T = TypeVar("_T")
 _log = logging.getLogger("headworks.consumer")
-_MAX_FETCHED_MESSAGES = 500
 _FETCH_SECONDS = 0.1
 _TRANSIENT_ERRORS = {
     KafkaError._ALL_BROKERS_DOWN,
@@ -44,6 +46,7 @@ class ZooKeeperStream:
         self,
         member: ZooKeeperMember,
         properties: Mapping[str, Any],
+        limits: FetchLimits,
         start: Start,
         on_assigned: OnPartitions | None,
         on_revoked: OnPartitions | None,
@@ -57,7 +60,8 @@ class ZooKeeperStream:
         self._handover = Handover()
         member.handovers.append(self._handover)
         self._assigned: set[Partition] = set()  # the assignment of the client
-        self._buffer: list[confluent_kafka.Message] = []  # fetched messages, the next one last
+        self._fetched = FetchBuffer(limits)
+        self._sought: dict[Partition, int] = {}  # where reading began, or was moved to last
         self._closed = False
         self.client = KafkaConsumer(properties)
 
@@ -69,12 +73,18 @@ class ZooKeeperStream:
     @property
     def has_buffered(self) -> bool:
         """See `Membership`."""
-        return bool(self._buffer) and not self._handover.changed.is_set() and self._member.valid
+        ours = self._fetched.messages
+        readable = bool(ours) and ours[0].error() is None
+        return readable and not self._handover.changed.is_set() and self._member.valid
 
     @property
     def closed(self) -> bool:
         """See `Membership`."""
         return self._closed or self._member.closed
+
+    def use(self, work: Callable[[confluent_kafka.Consumer], _T]) -> _T:
+        """See `Membership`."""
+        return work(self.client)
 
     @property
     def assignment(self) -> list[Partition]:
@@ -87,22 +97,25 @@ class ZooKeeperStream:
         if not self._member.started:
             self._member.start()
         deadline = time.monotonic() + timeout
+        buffer = self._fetched.messages
         while not self.closed:
             if self._handover.changed.is_set():
                 self._apply_handover()
             valid = self._member.valid
-            if self._buffer and valid:
-                message = self._buffer.pop()
+            if buffer and valid:
+                message = buffer.popleft()
                 problem = message.error()
-                if problem is None or problem.code() not in _TRANSIENT_ERRORS:
+                if problem is None:
+                    return message
+                if problem.code() not in _TRANSIENT_ERRORS and not self._has_lost_place(message):
                     return message
                 continue
             left = deadline - time.monotonic()
-            if left <= 0 and (timeout > 0 or self._buffer):
+            if left <= 0 and (timeout > 0 or buffer):
                 return None
             if valid and self._assigned:
-                self._fetch(max(0.0, min(left, _FETCH_SECONDS)))
-                if left <= 0 and not self._buffer:
+                self._fetched.fill(self.client, max(0.0, min(left, _FETCH_SECONDS)))
+                if left <= 0 and not buffer:
                     return None
             else:
                 self._handover.changed.wait(max(0.0, min(left, _FETCH_SECONDS)))
@@ -113,7 +126,7 @@ class ZooKeeperStream:
     def put_back(self, message: confluent_kafka.Message) -> None:
         """See `Membership`."""
         if Partition(message.topic() or "", message.partition() or 0) in self._assigned:
-            self._buffer.append(message)
+            self._fetched.messages.appendleft(message)
 
     def processed(self, message: confluent_kafka.Message) -> None:
         """See `Membership`."""
@@ -124,9 +137,10 @@ class ZooKeeperStream:
 
     def move(self, offsets: Mapping[Partition, int], *, commit: bool) -> None:
         """See `Membership`."""
-        self._discard(set(offsets))
+        self._fetched.discard(set(offsets))
         for partition, offset in offsets.items():
             self.client.seek(TopicPartition(*partition, offset))
+        self._sought |= offsets
         with self._handover.lock:
             for partition, offset in offsets.items():
                 self._handover.processed.pop(partition, None)
@@ -135,11 +149,31 @@ class ZooKeeperStream:
         if commit:
             self._member.commit()
 
+    def position(self, partition: Partition) -> int | None:
+        """See `Membership`."""
+        if self._fetched.has(partition):
+            return None  # librdkafka counts these as returned
+        offset = self.client.position([TopicPartition(*partition)])[0].offset
+        return offset if offset >= 0 else self._sought.get(partition)
+
+    def resume(self, partition: Partition, offset: int, *, processed: bool) -> None:
+        """See `Membership`."""
+        if partition not in self._assigned:
+            return
+        self._fetched.discard({partition})
+        place = TopicPartition(*partition, offset)
+        self.client.incremental_unassign([place])  # a seek fails after `auto.offset.reset=error`
+        self.client.incremental_assign([place])
+        self._sought[partition] = offset
+        with self._handover.lock:
+            if processed and partition in self._handover.reading:
+                self._handover.processed[partition] = offset
+
     def commit(self) -> None:
         """See `Membership`."""
         self._member.commit()
 
-    def close(self) -> None:
+    def close(self, timeout: float) -> None:
         """Release all partitions; the first stream of a member also closes the member."""
         if self._closed:
             return
@@ -151,15 +185,21 @@ class ZooKeeperStream:
             self._handover.reading.clear()
             self._handover.to_release.clear()
             self._handover.released.notify_all()
-        self.client.close()
+        close_within(self.client, ApplicationThread(), timeout)
         if self._owns_member:
             self._member.close()
 
-    def _fetch(self, timeout: float) -> None:
-        self._buffer = self.client.consume(1, timeout)
-        if self._buffer:
-            self._buffer += self.client.consume(_MAX_FETCHED_MESSAGES, 0)
-        self._buffer.reverse()
+    def _has_lost_place(self, event: confluent_kafka.Message) -> bool:
+        """Return to the stream's place if librdkafka lost another one, after damage."""
+        problem = event.error()
+        if problem is None or problem.code() != KafkaError._AUTO_OFFSET_RESET:
+            return False
+        partition = Partition(event.topic() or "", event.partition() or 0)
+        position = self.position(partition)
+        if position is None or not is_stale(event, position):
+            return False
+        self.resume(partition, position, processed=False)
+        return True
 
     def _apply_handover(self) -> None:
         """Stop and start the partitions that the member's thread asks for."""
@@ -184,7 +224,9 @@ class ZooKeeperStream:
         ours = [TopicPartition(*p) for p in partitions if p in self._assigned]
         if ours:
             self._assigned -= set(partitions)
-            self._discard(set(partitions))
+            self._fetched.discard(set(partitions))
+            for partition in partitions:
+                self._sought.pop(partition, None)
             self.client.incremental_unassign(ours)
             if self._on_revoked is not None:
                 self._on_revoked(partitions)
@@ -209,9 +251,7 @@ class ZooKeeperStream:
                     self._handover.processed.setdefault(partition, placed[partition])
         offsets |= placed
         self._assigned |= ours
+        self._sought |= {p: offsets[p] for p in ours if offsets[p] >= 0}
         self.client.incremental_assign([TopicPartition(*p, offsets[p]) for p in sorted(ours)])
         if self._on_assigned is not None:
             self._on_assigned(sorted(ours))
-
-    def _discard(self, partitions: set[Partition]) -> None:
-        self._buffer = [m for m in self._buffer if (m.topic(), m.partition()) not in partitions]

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 from headworks._zookeeper import MemberNode
 from headworks.errors import UsageError
 
-__all__ = ["subscription", "wanted"]
-
 _log = logging.getLogger("headworks.consumer")
 _EVERYTHING = ".*"
 
@@ -37,7 +35,7 @@ def subscription(
     if excluding is None:
         return MemberNode(pattern=matching, streams=streams)
     if matching == _EVERYTHING:
-        return MemberNode(pattern=excluding, refused=True, streams=streams)
+        return MemberNode(pattern=excluding, excludes=True, streams=streams)
     return MemberNode(pattern=f"(?!(?:{excluding})\\Z)(?:{matching})", streams=streams)
 
 
@@ -54,5 +52,5 @@ def wanted(member: MemberNode, topics: Iterable[str]) -> dict[str, int]:
     return {
         topic: member.streams
         for topic in topics
-        if (pattern.fullmatch(topic) is None) == member.refused
+        if (pattern.fullmatch(topic) is None) == member.excludes
     }

@@ -7,7 +7,7 @@ changes a table: a builder can be dropped, and leaves only texts in the store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hadoop_loader._commit.commit_log import CommitLog
@@ -20,11 +20,13 @@ from hadoop_loader._commit.commit_record import (
     checksum,
 )
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
+from hadoop_loader._fetch.log_identity import LogIdentity
 from hadoop_loader._fetch.ranges import FetchRange
 from hadoop_loader._storage.filesystem import AnyPath, sorted_glob
 from hadoop_loader._storage.staging import StagedFile
 
-__all__ = ["CommitBuilder", "default_partition_folder"]
+# A table's statistics are set anew when it has grown by so much: each time costs the metastore.
+_STATISTICS_GROWTH = 1.25
 
 
 def default_partition_folder(table: str, day: str) -> str:
@@ -44,7 +46,13 @@ class CommitBuilder:
     topics: dict[str, TopicCommit] = field(default_factory=dict)  # changes, by topic
     tables: dict[str, TableState] = field(default_factory=dict)  # states after the commit
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)  # all, after the commit
+    topic_ids: dict[str, str] = field(default_factory=dict)  # all, after the commit
+    cluster: str = ""  # after the commit
     retired_tables: list[str] = field(default_factory=list)  # replaced by a rebuild
+    dropped_tables: list[list[str]] = field(default_factory=list)  # removed, with their views
+    acknowledged: dict[str, str] = field(default_factory=dict)  # refusals, by topic
+    dropped_days: dict[str, dict[str, str]] = field(default_factory=dict)  # folders, by table
+    settled_tables: list[str] = field(default_factory=list)  # all rows are in the latest schema
     _relocations: list[Relocation] = field(default_factory=list)
     _layouts: dict[str, dict[str, str]] = field(default_factory=dict)  # changed or read ones
 
@@ -52,6 +60,8 @@ class CommitBuilder:
         if self.last is not None:
             self.tables = dict(self.last.tables)
             self.offsets = {t: dict(ps) for t, ps in self.last.offsets.items()}
+            self.topic_ids, self.cluster = dict(self.last.topic_ids), self.last.cluster
+            self.acknowledged = dict(self.last.acknowledged)
 
     @property
     def number(self) -> int:
@@ -63,6 +73,49 @@ class CommitBuilder:
         for r in ranges:
             partitions = self.offsets.setdefault(r.topic, {})
             partitions[str(r.partition)] = max(r.end, partitions.get(str(r.partition), 0))
+
+    def begin_lives(self, topics: Iterable[str]) -> None:
+        """Forget the offsets of topics that were made again."""
+        for topic in topics:
+            self.offsets[topic] = {}
+
+    def identify(self, found: LogIdentity, topics: Collection[str]) -> None:
+        """Record the cluster, and the ids of `topics` and of those whose id is not known yet."""
+        self.cluster = found.cluster or self.cluster
+        for topic, one in found.topics.items():
+            if topic in topics or (topic in self.offsets and topic not in self.topic_ids):
+                self.topic_ids[topic] = one
+
+    def drop(self, topic: str) -> None:
+        """Remove a topic's table, and forget the topic's offsets."""
+        for known in (self.offsets, self.topic_ids, self.acknowledged):
+            known.pop(topic, None)
+        self._drop_table(topic)
+
+    def drop_days(self, table: str, days: Sequence[str]) -> None:
+        """Remove partitions of a table, with their files.
+
+        One that was rewritten gets a new folder for what comes later: its first one may be retired.
+        """
+        for day in days:
+            self.dropped_days.setdefault(table, {})[day] = self.folder(table, day)
+            if day in self._layout(table):
+                self._layout(table)[day] = f"{table}/load-{self.number:08d}/datepartition={day}"
+
+    def take_back(self, topic: str, before: Commit | None) -> None:
+        """Give a topic's table the state of an earlier commit; its offsets stay."""
+        table = self.tables[topic].files_table
+        state = before.tables.get(topic) if before is not None else None
+        if state is None:
+            self._drop_table(topic)
+            return
+        self.tables[topic] = state
+        self._layouts[table] = dict(self.log.layout(before, table))
+
+    def _drop_table(self, topic: str) -> None:
+        state = self.tables.pop(topic)
+        self.drop_layout(state.files_table)
+        self.dropped_tables.append([state.files_table, state.table])
 
     def folder(self, table: str, day: str) -> str:
         """Return the folder of a partition, relative to the warehouse."""
@@ -92,20 +145,39 @@ class CommitBuilder:
         """Set the counts of a topic, and add them to the sums of its table."""
         self.topics[topic] = counts
         state = self.tables[topic]
+        rows = state.rows + counts.rows
         self.tables[topic] = replace(
             state,
-            rows=state.rows + counts.rows,
+            rows=rows,
+            statistics=self._statistics(state, rows),
             files=state.files + counts.files,
             quarantined=state.quarantined + counts.quarantined,
             lost=state.lost + counts.lost,
+            damaged=state.damaged + counts.damaged,
             load=self.number,
             loaded_ms=now_ms,
         )
+
+    def _statistics(self, state: TableState, rows: int) -> list[int]:
+        """Return the statistics of a table that has `rows` now: new ones once it has grown."""
+        new = [f for f in self.files if f.table == state.files_table and f.rows]
+        _, known, _ = state.statistics or (0, 0, 0)
+        if not new or rows < known * _STATISTICS_GROWTH:
+            return state.statistics
+        row_bytes = sum(f.bytes for f in new) / sum(f.rows for f in new)
+        return [self.number, rows, round(rows * row_bytes)]
 
     def add_file_count(self, topic: str, files: int) -> None:
         """Change the number of files of a topic's table, whose rows stay the same."""
         state = self.tables[topic]
         self.tables[topic] = replace(state, files=state.files + files)
+
+    def settle(self, topic: str) -> None:
+        """Forget the earlier schemas of a topic's table: all of its rows are in the latest one."""
+        state = self.tables[topic]
+        if len(state.projections) > 1:
+            self.tables[topic] = replace(state, projections=state.projections[-1:])
+            self.settled_tables.append(state.files_table)
 
     def drop_layout(self, table: str) -> None:
         """Drop the partition folders of a table that is retired."""
@@ -132,6 +204,12 @@ class CommitBuilder:
             layouts=layouts,
             relocations=self._relocations,
             retired_tables=self.retired_tables,
+            settled_tables=self.settled_tables,
+            topic_ids=self.topic_ids,
+            cluster=self.cluster,
+            dropped_tables=self.dropped_tables,
+            acknowledged=self.acknowledged,
+            dropped_days=self.dropped_days,
         )
 
     def _layout(self, table: str) -> dict[str, str]:

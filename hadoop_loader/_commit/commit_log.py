@@ -3,7 +3,9 @@
     commits/<n>.json      the record of commit n (`commit_record`)
     commits/<n>.applied   all work after commit n is done
     commits/<n>.report    what the operation reported; nothing depends on it
-    schemas/, layouts/    texts that records name by fingerprint (`text_store`)
+    schemas/, layouts/, field-ids/
+                          texts that records name by fingerprint (`text_store`)
+    held/                 tables whose part of a commit is not applied (`held_tables`)
     retired/              what commits replaced (`retired_files`)
     forgotten.json        the last commit that was expired
     restoring             tables that the metastore may know only in part
@@ -27,6 +29,8 @@ from typing import Any
 
 from hadoop_loader._commit import commit_record
 from hadoop_loader._commit.commit_record import Commit
+from hadoop_loader._commit.held_tables import HeldTables
+from hadoop_loader._commit.log_files import read_json, read_text
 from hadoop_loader._commit.retired_files import RetiredFiles
 from hadoop_loader._commit.text_store import TextStore
 from hadoop_loader._storage.filesystem import (
@@ -38,8 +42,6 @@ from hadoop_loader._storage.filesystem import (
 )
 from hadoop_loader._storage.fsync import sync_folder
 from headworks.errors import UsageError
-
-__all__ = ["CommitLog", "ExpiredCommits"]
 
 _CLOCK_SKEW_SECONDS = 86_400.0
 
@@ -62,9 +64,11 @@ class CommitLog:
     def __init__(self, folder: AnyPath, record_folder: AnyPath | None = None) -> None:
         self.schemas = TextStore(folder / "schemas", ".avsc")  # every schema of every table
         self.retired = RetiredFiles(folder / "retired")
+        self.held = HeldTables(folder / "held")
         self._warehouse = folder.parent  # named in errors
         self._record_folder = record_folder
         self._commits = folder / "commits"
+        self.field_ids = TextStore(folder / "field-ids", ".json")  # Parquet field ids of tables
         self._layouts = TextStore(folder / "layouts", ".json")  # partition folders of tables
         self._last_run = folder / "last-run.report"
         self._restoring = folder / "restoring"
@@ -83,7 +87,7 @@ class CommitLog:
     def read(self, number: int) -> Commit:
         """Return commit `number`; CorruptError if its bytes are not what was written."""
         path = self._path(number)
-        return commit_record.decode(path.read_text(encoding="utf-8"), number, path)
+        return commit_record.decode(read_text(path), number, path)
 
     def create(self, commit: Commit) -> None:
         """Commit: create the record, if no other loader has.
@@ -102,7 +106,7 @@ class CommitLog:
             raise UsageError(
                 f"another loader has taken {self._warehouse} over from this one, which "
                 "it could not reach",
-                fix="nothing was lost: the next run takes up what that one leaves",
+                fix="nothing is lost, and the next run finishes the work of that one",
             ) from None
 
     def is_applied(self, number: int) -> bool:
@@ -118,14 +122,21 @@ class CommitLog:
         """Return what `expire` has removed."""
         if not self._expired.exists():
             return ExpiredCommits()
-        return ExpiredCommits(**json.loads(self._expired.read_text(encoding="utf-8")))
+        try:
+            return ExpiredCommits(**read_json(self._expired))
+        except TypeError:
+            raise commit_record.corrupt_error(self._expired) from None
 
     def expire(self, kept: int) -> None:
         """Remove all but the last `kept` commits, their reports, and layouts that none names.
 
-        After a crash, the next call removes what this one has left.
+        A commit with a held table stays, and all later ones. After a crash, the next call removes
+        what this one has left.
         """
         numbers = self.numbers()
+        held = min((one.number for one in self.held.entries()), default=None)
+        if held is not None:
+            kept = max(kept, sum(number >= held for number in numbers))
         if len(numbers) <= kept:
             return
         through, oldest = self.read(numbers[-kept - 1]), self.read(numbers[-kept])
@@ -164,12 +175,12 @@ class CommitLog:
         """Return the report of the last load, or None before the first."""
         if not self._last_run.exists():
             return None
-        return dict(json.loads(self._last_run.read_text(encoding="utf-8")))
+        return dict(read_json(self._last_run))
 
     def tables_to_restore(self) -> set[str]:
         """Return the tables over files that the metastore may know only in part."""
         try:
-            return set(json.loads(self._restoring.read_text(encoding="utf-8")))
+            return set(read_json(self._restoring))
         except FileNotFoundError:
             return set()
 

@@ -6,6 +6,8 @@ Rules:
 - It is written as JSON with a checksum. `decode` raises CorruptError for other bytes: it never
   guesses. The names of the fields are the file format.
 - Long texts that seldom change (schemas, partition folders) are named by their fingerprint.
+- A field that a later release added is left out while it has its default: the checksum of an older
+  record stays what it was.
 """
 
 from __future__ import annotations
@@ -18,17 +20,8 @@ from typing import Any
 
 from headworks.errors import CorruptError
 
-__all__ = [
-    "Commit",
-    "CommitFile",
-    "Relocation",
-    "TableState",
-    "TopicCommit",
-    "checksum",
-    "corrupt_error",
-    "decode",
-    "encode",
-]
+# Of a field that a later release added: it is written only if it holds something.
+_ADDED = {"added": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +63,7 @@ class TopicCommit:
     windows: dict[str, dict[str, int]]  # window start in ms to counts, for the audit
     first_event: int | None  # event times in ms
     last_event: int | None
+    damaged: int = 0  # messages in damaged batches that were skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +83,13 @@ class TableState:
     lost: int = 0
     load: int = 0  # the last commit that changed the topic
     loaded_ms: int = 0  # when that was
+    damaged: int = 0
+    field_ids: str = field(
+        default="", metadata=_ADDED
+    )  # fingerprint of the Parquet field ids; none before the first ones
+    earlier_lives: int = field(default=0, metadata=_ADDED)  # how often the topic was made again
+    # The statistics in the metastore: the commit that set them, rows, and estimated bytes.
+    statistics: list[int] = field(default_factory=list, metadata=_ADDED)
 
     @property
     def files_table(self) -> str:
@@ -121,6 +122,17 @@ class Commit:
     layouts: dict[str, str] = field(default_factory=dict)  # table to the fingerprint of its layout
     relocations: list[Relocation] = field(default_factory=list)
     retired_tables: list[str] = field(default_factory=list)  # replaced by a rebuild
+    cluster: str = field(default="", metadata=_ADDED)  # the id of the cluster of the offsets
+    # By topic: the id of the topic that the offsets are of.
+    topic_ids: dict[str, str] = field(default_factory=dict, metadata=_ADDED)
+    # Tables that are removed at once: each table over files, and its view.
+    dropped_tables: list[list[str]] = field(default_factory=list, metadata=_ADDED)
+    # By table and day: the folder of a partition that is removed at once.
+    dropped_days: dict[str, dict[str, str]] = field(default_factory=dict, metadata=_ADDED)
+    # By topic: the reason of a refusal that loads do not fail for.
+    acknowledged: dict[str, str] = field(default_factory=dict, metadata=_ADDED)
+    # Tables over files whose rows are all in the latest schema from this commit on.
+    settled_tables: list[str] = field(default_factory=list, metadata=_ADDED)
 
     def committed(self, topic: str) -> dict[int, int]:
         """Return the next offset to load of each partition of a topic."""
@@ -163,7 +175,8 @@ def corrupt_error(file: object) -> CorruptError:
     """Return the error for a file of the log that was changed or damaged."""
     return CorruptError(
         f"{file} is not what the loader wrote",
-        fix="restore it from a backup of the warehouse; do not delete it: it holds the offsets",
+        fix="restore it from a backup of the warehouse (docs/backup.md); do not delete it: it "
+        "holds the offsets",
     )
 
 
@@ -179,7 +192,11 @@ def _body(commit: Commit) -> dict[str, Any]:
 
 
 def _members(value: Commit | TableState | TopicCommit | CommitFile | Relocation) -> dict[str, Any]:
-    return {f.name: getattr(value, f.name) for f in fields(value)}
+    return {
+        f.name: found
+        for f in fields(value)
+        if (found := getattr(value, f.name)) or not f.metadata.get("added")
+    }
 
 
 def _checksum(body: Mapping[str, Any]) -> str:

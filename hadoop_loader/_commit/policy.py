@@ -20,14 +20,6 @@ from hadoop_loader._commit.commit_record import TableState
 from headworks._audit_counting import WINDOW_MS
 from headworks.errors import UsageError
 
-__all__ = [
-    "HOURLY_ABOVE_BYTES_PER_DAY",
-    "PARTITIONS",
-    "Policy",
-    "QuarantineLimit",
-    "bytes_per_day",
-]
-
 PARTITIONS = ("auto", "daily", "hourly")
 HOURLY_ABOVE_BYTES_PER_DAY = 24 * 2**30
 _WINDOWS_PER_DAY = 86_400_000 // WINDOW_MS
@@ -76,6 +68,8 @@ class Policy:
     limit: QuarantineLimit | None = field(default_factory=QuarantineLimit)  # None: no limit
     skip_lost: bool = False  # continue after messages that the broker no longer has
     compact: bool = True  # compact after each load
+    skip_damaged: bool = False  # continue after damaged batches
+    keep_days: int | None = None  # remove partitions of earlier days after each load
 
     def __post_init__(self) -> None:
         for name, pattern in (("allow", self.allow), ("deny", self.deny)):

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hadoop_loader._commit.commit_record import Commit
-
-__all__ = [
-    "CompactionReport",
-    "LeaderlessPartitions",
-    "LoadReport",
-    "SkippedTopic",
-    "TaskReport",
-    "TopicReport",
-    "report_of",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +22,7 @@ class TopicReport:
     bytes: int
     quarantined: int
     lost: int = 0
+    damaged: int = 0  # in damaged batches, which were skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +34,8 @@ class SkippedTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderlessPartitions:
-    """The partitions of a topic that were not loaded, because they had no leader."""
+class UnreadPartitions:
+    """The partitions of a topic that were not loaded to their end, and why."""
 
     topic: str
     offsets: dict[int, int | None]  # the next one to load; None if nothing was ever loaded
@@ -70,9 +61,12 @@ class CompactionReport:
     files_before: int = 0
     files_after: int = 0
     seconds: float = 0.0
+    refused: tuple[SkippedTopic, ...] = ()  # topics whose tables could not be changed
+    settled: int = 0  # tables whose rows are all in their latest schema now
 
     def __str__(self) -> str:
-        return f"{self.partitions} partitions: {self.files_before} files became {self.files_after}"
+        text = f"{self.partitions} partitions: {self.files_before} files became {self.files_after}"
+        return f"{text}; {self.settled} views became plain" if self.settled else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +80,23 @@ class LoadReport:
     seconds: dict[str, float] = field(default_factory=dict)  # by phase
     kind: str = "load"  # the operation
     committed: bool = False
-    leaderless: tuple[LeaderlessPartitions, ...] = ()
+    leaderless: tuple[UnreadPartitions, ...] = ()
     unmarked: str | None = None  # why the completeness marks were not updated
     tasks: tuple[TaskReport, ...] = ()  # of a load, slowest first
     compacted: CompactionReport | None = None  # of the compaction after a load
+    damaged: tuple[UnreadPartitions, ...] = ()  # loaded up to a damaged batch
+    removed: str | None = None  # the partitions that retention removed
+    acknowledged: tuple[SkippedTopic, ...] = ()  # refused for a reason that was acknowledged
 
     @property
     def left_out(self) -> str | None:
         """Everything that the load could not do, in one line, or None if it did everything."""
         partitions = sum(len(one.offsets) for one in self.leaderless)
+        damaged = sum(len(one.offsets) for one in self.damaged)
         problems = (
             (len(self.refused), f"topics not loaded: {len(self.refused)}"),
             (partitions, f"partitions without a leader: {partitions}"),
+            (damaged, f"partitions with a damaged batch: {damaged}"),
             (self.unmarked, "completeness marks not updated"),
         )
         return "; ".join(text for is_so, text in problems if is_so) or None
@@ -118,11 +117,19 @@ def report_of(
     ungoverned: Sequence[str] = (),
     refused: Sequence[SkippedTopic] = (),
     seconds: dict[str, float] | None = None,
-    leaderless: Sequence[LeaderlessPartitions] = (),
+    leaderless: Sequence[UnreadPartitions] = (),
     tasks: Sequence[TaskReport] = (),
+    damaged: Sequence[UnreadPartitions] = (),
+    acknowledged: Mapping[str, str] | None = None,
 ) -> LoadReport:
-    """Return the report of an operation: of its commit, or of none, if it changed nothing."""
+    """Return the report of an operation: of its commit, or of none, if it changed nothing.
+
+    Topics in `refused` have no rows in it, even if they are committed. `acknowledged`: the reasons
+    of refusals, by topic, that are none any more.
+    """
+    known = acknowledged or {}
     tables = commit.tables if commit else {}
+    left = {one.topic for one in refused}
     topics = [
         TopicReport(
             topic=topic,
@@ -134,17 +141,27 @@ def report_of(
             bytes=found.bytes,
             quarantined=found.quarantined,
             lost=found.lost,
+            damaged=found.damaged,
         )
         for topic, found in (commit.topics.items() if commit else ())
+        if topic not in left
     ]
     return LoadReport(
         number,
         tuple(topics),
         tuple(ungoverned),
-        tuple(sorted(refused, key=lambda r: r.topic)),
+        tuple(sorted((r for r in refused if known.get(r.topic) != r.reason), key=_topic)),
         seconds or {},
         commit.kind if commit else "load",
         commit is not None,
         tuple(leaderless),
         tasks=tuple(sorted(tasks, key=lambda task: -task.seconds)),
+        damaged=tuple(damaged),
+        acknowledged=tuple(
+            sorted((r for r in refused if known.get(r.topic) == r.reason), key=_topic)
+        ),
     )
+
+
+def _topic(refusal: SkippedTopic) -> str:
+    return refusal.topic

@@ -9,9 +9,8 @@ import json
 from dataclasses import dataclass
 
 from hadoop_loader._commit.commit_record import Commit
+from hadoop_loader._commit.log_files import read_json
 from hadoop_loader._storage.filesystem import AnyPath, sorted_glob, write_durably
-
-__all__ = ["RetiredBatch", "RetiredFiles"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +29,18 @@ class RetiredFiles:
     def __init__(self, folder: AnyPath) -> None:
         self._folder = folder  # created by the first `add`
 
-    def add(self, commit: Commit, since_ms: int) -> None:
-        """Record what a commit replaced, if anything."""
+    def add(self, commit: Commit, since_ms: int, table: str = "") -> None:
+        """Record what a commit replaced, if anything; `table`: the only one of it, if held."""
         folders = [r.retired for r in commit.relocations]
         if folders or commit.retired_tables:
             record = {"since_ms": since_ms, "folders": folders, "tables": commit.retired_tables}
             self._folder.mkdir(exist_ok=True)
-            write_durably(self._folder / f"{commit.number:08d}.json", json.dumps(record))
+            write_durably(
+                self._folder / f"{commit.number:08d}{table and '-'}{table}.json", json.dumps(record)
+            )
 
     def batches(self) -> list[RetiredBatch]:
         """Return everything that is retired and not removed yet, oldest first."""
         return [
-            RetiredBatch(path, **json.loads(path.read_text(encoding="utf-8")))
-            for path in sorted_glob(self._folder, "*.json")
+            RetiredBatch(path, **read_json(path)) for path in sorted_glob(self._folder, "*.json")
         ]

@@ -5,8 +5,12 @@ Rules:
 - The commit is the only input. Running it twice, or again after a crash, ends in the same state.
 - The table over the files is altered first, then the view, and then files are renamed into place.
   So every file that a reader sees has the columns it was written with.
+- The view of a settled table, which needs no earlier schema, is replaced after its files: both the
+  old view and the new one show these files rightly.
 - If a nested type changes, the old view cannot be read until it is replaced. So topics are done one
   after the other. A rebuilt table is new: its view is replaced when all its files are in place.
+- A table that fails gets back what readers had, and is held: `held_tables` names it, and every run
+  tries again. Its files stay in staging, and its counts are not published until then.
 - A rename records itself: if the staged file is missing, it was renamed before.
 - The metastore is asked only about new partitions. If a folder existed before the first attempt, an
   earlier commit added its partition, because that commit was applied completely.
@@ -14,148 +18,284 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 
+from hadoop_loader._commit.catalog import Catalog
 from hadoop_loader._commit.commit_log import CommitLog
-from hadoop_loader._commit.commit_record import Commit, TableState
-from hadoop_loader._decode.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
+from hadoop_loader._commit.commit_record import Commit, CommitFile, TableState
+from hadoop_loader._commit.definitions import (
+    define_quarantine,
+    define_statistics,
+    define_table,
+    define_view,
+)
+from hadoop_loader._commit.table_failures import TableFailures
+from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._storage.failpoints import StepHook
-from hadoop_loader._storage.filesystem import AnyPath, rename
+from hadoop_loader._storage.filesystem import AnyPath, remove_tree, rename
 from hadoop_loader._storage.fsync import sync_folders
-from hadoop_loader._tables.columns import METADATA_COLUMNS, StructField, quoted
-from hadoop_loader._tables.views import SchemaProjection, file_columns, view_columns, view_query
 from headworks.errors import CorruptError
-from headworks.schema import Record, Schema, parse
-
-__all__ = ["Catalog", "PublishCounts", "apply_commit", "projections_of", "restore_metastore"]
 
 PublishCounts = Callable[[Commit], None]
+_KINDS_OF_MANY_TOPICS = ("load", "compact", "takeover", "retention")
 
 
-class Catalog(Protocol):
-    """The metastore, as far as the loader uses it. Every method can be repeated."""
+@dataclass(frozen=True, slots=True)
+class RollForward:
+    """The work after commits; a table that fails holds up no other one."""
 
-    def tables(self) -> set[str]:
-        """Return the names of the tables over files."""
-        ...
+    log: CommitLog
+    root: AnyPath  # the folder of the warehouse
+    catalog: Catalog
+    publish: PublishCounts
+    on_step: StepHook
+    failures: TableFailures
+    now_ms: Callable[[], int]
+    fenced: bool  # no other loader can have applied the same commit
 
-    def put_table(
-        self,
-        name: str,
-        columns: Sequence[StructField],
-        location: AnyPath,
-        comment: str | None,
-        properties: dict[str, str],
-    ) -> None:
-        """Create a table over files, or set its columns and properties."""
-        ...
+    def apply(self, commit: Commit, *, retry: bool) -> None:
+        """Do all work after `commit`, hold the tables that fail, and mark it as applied.
 
-    def put_view(
-        self,
-        name: str,
-        columns: Sequence[StructField],
-        query: str,
-        comment: str | None,
-        properties: dict[str, str],
-    ) -> None:
-        """Create or replace a view."""
-        ...
+        `retry`: an earlier attempt may have done part of it.
+        """
+        tables = tables_of(commit)
+        failed = self._change(commit, tables, retry=retry)
+        done = _part(commit, tables - failed)
+        self.log.retired.add(done, self.now_ms())
+        self.on_step("partitions")
+        self.publish(done)
+        self.on_step("audit")
+        self.log.held.add(commit.number, failed)
+        self.log.held.remove(commit.number, tables - failed)
+        self.on_step("held")
+        self.log.mark_applied(commit.number)
+        self.on_step("applied")
 
-    def add_days(self, name: str, days: Iterable[str]) -> None:
-        """Add the partitions of these days that the table lacks."""
-        ...
+    def apply_held(self, last: Commit) -> None:
+        """Apply what earlier commits have left, table by table."""
+        for held in self.log.held.entries():
+            if held.table in self.failures.errors:
+                continue
+            commit = last if held.number == last.number else self.log.read(held.number)
+            if held.is_current(commit, last):
+                failed = self._change(commit, {held.table}, retry=True)
+                if failed:
+                    continue
+                done = _part(commit, {held.table})
+                self.log.retired.add(done, self.now_ms(), table=held.table)
+                self.on_step("partitions")
+                self.publish(done)
+                self.on_step("audit")
+            self.log.held.remove(held.number, {held.table})
+            self.on_step("held")
 
-    def relocate(self, name: str, folders: Mapping[str, AnyPath]) -> None:
-        """Point partitions at other folders, one after the other."""
-        ...
+    def restore(self, commit: Commit, *, applied: bool) -> None:
+        """Define the tables again that `commit` knows and the metastore has lost.
 
-    def drop_table(self, name: str) -> None:
-        """Drop a table over files, if it exists; the files stay."""
-        ...
+        Their names are recorded until all their partitions are defined, because a table without
+        them looks complete. Tables that `commit` adds are left to `apply`, unless it is applied.
+        Held tables are left to `apply_held`, which first moves their files.
+        """
+        known = self.catalog.tables() - self.log.tables_to_restore()
+        states = {s.files_table: s for s in commit.tables.values()}
+        if not applied:
+            states = {n: s for n, s in states.items() if s.projections[0][0] != commit.number}
+        missing = states.keys() - known
+        if (self.root / QUARANTINE_TABLE).is_dir():
+            missing |= {QUARANTINE_TABLE} - known
+        if not missing:
+            return
+        self.log.set_tables_to_restore(missing)
+        held = {one.table for one in self.log.held.entries()}
+        restored = set()
+        for table in sorted(missing - held):
+            if self._restore_table(table, states.get(table), commit):
+                restored.add(table)
+        self.log.set_tables_to_restore(missing - restored)
 
-    def set_properties(self, name: str, properties: dict[str, str]) -> None:
-        """Set properties of a table over files."""
-        ...
+    def _restore_table(self, table: str, state: TableState | None, commit: Commit) -> bool:
+        """Define a table again with its view and partitions; return whether that is done."""
 
-    def source_of(self, name: str) -> str:
-        """Return the name of a table over files in SQL."""
-        ...
+        def define() -> None:
+            if state is None:
+                define_quarantine(self.root, self.catalog)
+            else:
+                define_table(state, self.log, self.root, self.catalog)
+                define_view(state, self.log, self.catalog)
+                if state.statistics:
+                    define_statistics(state, self.catalog)
 
+        if not self.failures.attempt(table, define):
+            return False
+        self.on_step("restoring")
+        return self.failures.attempt(
+            table, lambda: _restore_days(table, commit, self.log, self.root, self.catalog)
+        )
 
-def apply_commit(
-    commit: Commit,
-    log: CommitLog,
-    root: AnyPath,
-    catalog: Catalog,
-    publish: PublishCounts,
-    on_step: StepHook,
-    *,
-    retry: bool,
-    now_ms: Callable[[], int],
-) -> None:
-    """Do all work after `commit`, and mark it as applied.
+    def _change(self, commit: Commit, tables: set[str], *, retry: bool) -> set[str]:
+        """Change these tables as `commit` says; return those that failed, as they were before."""
+        attempt, changed = self.failures.attempt, _changed_states(commit, tables)
+        rebuilt = changed if commit.retired_tables else []
+        for state in changed:
+            attempt(state.files_table, partial(define_table, state, self.log, *self._place))
+            self.on_step("tables")
+            if not rebuilt:
+                attempt(state.files_table, partial(define_view, state, self.log, self.catalog))
+        for table, view in commit.dropped_tables:
+            if table in tables:
+                attempt(table, partial(self._drop, table, view))
+        for table, folders in commit.dropped_days.items():
+            if table in tables:
+                attempt(table, partial(self._drop_days, table, folders))
+        if not changed:
+            self.on_step("tables")
+        if commit.quarantine and QUARANTINE_TABLE in tables:
+            attempt(QUARANTINE_TABLE, partial(define_quarantine, *self._place))
+        self.on_step("views")
+        known = set() if retry else _days_with_folders(commit, self.root)
+        self._rename_files(commit, self._left(commit, tables), known)
+        self.on_step("renamed")
+        lost = self.log.tables_to_restore()  # while they were held
+        for table in sorted(self._left(commit, tables) - lost):
+            attempt(table, partial(self._register_partitions, commit, table, known))
+        for table in sorted(self._left(commit, tables) & lost):
+            found = (one for one in commit.tables.values() if one.files_table == table)
+            if self._restore_table(table, next(found, None), commit):
+                self.log.set_tables_to_restore(self.log.tables_to_restore() - {table})
+        settled = [s for s in commit.tables.values() if s.files_table in commit.settled_tables]
+        for state in (*rebuilt, *settled):
+            if state.files_table in self._left(commit, tables):
+                attempt(state.files_table, partial(define_view, state, self.log, self.catalog))
+        for state in commit.tables.values():
+            measured = state.statistics and state.statistics[0] == commit.number
+            if measured and state.files_table in self._left(commit, tables):
+                attempt(state.files_table, partial(define_statistics, state, self.catalog))
+        failed = tables - self._left(commit, tables)
+        if self.fenced:  # otherwise another loader may have applied the commit meanwhile
+            for table in sorted(failed):
+                self._put_back(commit, table)
+        return failed
 
-    `retry`: an earlier attempt may have done part of it.
-    """
-    changed = [s for s in commit.tables.values() if s.changed_by(commit.number)]
-    rebuilt = changed if commit.retired_tables else []
-    for state in changed:
-        _define_table(state, log, root, catalog)
-        on_step("tables")
-        if not rebuilt:
-            _define_view(state, log, catalog)
-    if not changed:
-        on_step("tables")
-    if commit.quarantine:
-        _define_quarantine(root, catalog)
-    on_step("views")
-    known = set() if retry else _days_with_folders(commit, root)
-    _rename_files(commit, root, on_step, known)
-    on_step("renamed")
-    _register_partitions(commit, log, root, catalog, known)
-    for state in rebuilt:
-        _define_view(state, log, catalog)
-    log.retired.add(commit, now_ms())
-    on_step("partitions")
-    publish(commit)
-    on_step("audit")
-    log.mark_applied(commit.number)
-    on_step("applied")
+    @property
+    def _place(self) -> tuple[AnyPath, Catalog]:
+        return self.root, self.catalog
 
+    def _left(self, commit: Commit, tables: set[str]) -> set[str]:
+        """Return the tables that can still be changed.
 
-def restore_metastore(
-    commit: Commit,
-    log: CommitLog,
-    root: AnyPath,
-    catalog: Catalog,
-    on_step: StepHook,
-    applied: bool,
-) -> None:
-    """Define the tables again that `commit` knows and the metastore has lost, with all partitions.
+        A rewind or a requeue moves messages between its tables, so one that fails stops both.
+        """
+        failed = tables & self.failures.errors.keys()
+        if not failed or commit.kind in _KINDS_OF_MANY_TOPICS:
+            return tables - failed
+        for table in tables - failed:
+            self.failures.errors[table] = self.failures.errors[min(failed)]
+        return set()
 
-    Their names are recorded until that is done, because a table without its partitions looks
-    complete. Tables that `commit` adds are left to `apply_commit`, unless it is applied.
-    """
-    known = catalog.tables() - log.tables_to_restore()
-    states = {s.files_table: s for s in commit.tables.values()}
-    if not applied:
-        states = {n: s for n, s in states.items() if s.projections[0][0] != commit.number}
-    missing = states.keys() - known
-    if (root / QUARANTINE_TABLE).is_dir():
-        missing |= {QUARANTINE_TABLE} - known
-    if not missing:
-        return
-    log.set_tables_to_restore(missing)
-    for table in sorted(missing):
-        if table == QUARANTINE_TABLE:
-            _define_quarantine(root, catalog)
+    def _rename_files(self, commit: Commit, tables: set[str], known: set[tuple[str, str]]) -> None:
+        """Rename files into place durably; folders of `known` partitions are durable already."""
+        folders: dict[str, set[AnyPath]] = {}
+        for table in sorted(tables):
+            files = [file for file in commit.files if file.table == table]
+            renames = partial(_rename_files, commit, files, self.root, self.on_step, known)
+            self.failures.attempt(table, lambda t=table, r=renames: folders.update({t: r()}))  # type: ignore[misc]
+        try:
+            sync_folders(set().union(*folders.values()))
+        except OSError:  # of one table, or of all
+            for table, own in folders.items():
+                self.failures.attempt(table, partial(sync_folders, own))
+
+    def _register_partitions(self, commit: Commit, table: str, known: set[tuple[str, str]]) -> None:
+        """Register a table's new partitions, and relocated ones with their new folder."""
+        days = {f.day for f in commit.files if f.table == table and (table, f.day) not in known}
+        layout = self.log.layout(commit, table) if days else {}
+        if days:
+            self.catalog.add_days(table, sorted(days - layout.keys()))
+        moved = {r.day: self.root / r.folder for r in commit.relocations if r.table == table}
+        # A partition of the layout that was dropped, and gets files again.
+        moved |= {day: self.root / layout[day] for day in days & layout.keys() - moved.keys()}
+        for folder in moved.values():
+            folder.mkdir(parents=True, exist_ok=True)
+        if moved:
+            self.catalog.relocate(table, moved)
+
+    def _drop(self, table: str, view: str) -> None:
+        self.catalog.drop_view(view)
+        self.catalog.drop_table(table)
+        remove_tree(self.root / table)
+
+    def _drop_days(self, table: str, folders: Mapping[str, str]) -> None:
+        self.catalog.drop_days(table, folders)
+        for folder in folders.values():
+            remove_tree(self.root / folder)
+
+    def _put_back(self, commit: Commit, table: str) -> None:
+        """Give readers of a table that failed what they had before the commit, as far as possible.
+
+        A later attempt repeats what is undone here.
+        """
+        retired = {
+            r.day: self.root / r.retired
+            for r in commit.relocations
+            if r.table == table and (self.root / r.retired).is_dir()
+        }
+        if retired:
+            self._quietly(partial(self.catalog.relocate, table, retired))
         else:
-            _define_table(states[table], log, root, catalog)
-            _define_view(states[table], log, catalog)
-        on_step("restoring")
-        _restore_days(table, commit, log, root, catalog)
-    log.set_tables_to_restore(())
+            for file in (file for file in commit.files if file.table == table):
+                if not (self.root / file.staged).exists():
+                    with suppress(OSError):
+                        rename(self.root / file.target, self.root / file.staged)
+        for state in _changed_states(commit, {table}):
+            if len(state.projections) > 1:
+                before = replace(state, projections=state.projections[:-1])
+                self._quietly(partial(define_view, before, self.log, self.catalog))
+                self._quietly(partial(define_table, before, self.log, *self._place))
+        if table in commit.settled_tables:
+            earlier = self.log.read(commit.number - 1)
+            for state in (s for s in earlier.tables.values() if s.files_table == table):
+                self._quietly(partial(define_view, state, self.log, self.catalog))
+
+    def _quietly(self, step: Callable[[], None]) -> None:
+        """Take a step whose failure changes nothing: the table has failed already."""
+        try:
+            step()
+        except Exception as error:
+            if self.failures.to_error(error) is None:
+                raise
+
+
+def tables_of(commit: Commit) -> set[str]:
+    """Return the tables over files that a commit changes."""
+    changed = {state.files_table for state in _changed_states(commit)}
+    counted = {commit.tables[topic].files_table for topic in commit.topics}
+    moved = {relocation.table for relocation in commit.relocations}
+    files = {file.table for file in commit.files}
+    dropped = {table for table, _ in commit.dropped_tables} | commit.dropped_days.keys()
+    return changed | counted | moved | files | dropped | set(commit.settled_tables)
+
+
+def _changed_states(commit: Commit, tables: Container[str] | None = None) -> list[TableState]:
+    """Return the tables to which `commit` gave their columns, or those among `tables`."""
+    changed = [state for state in commit.tables.values() if state.changed_by(commit.number)]
+    return [state for state in changed if tables is None or state.files_table in tables]
+
+
+def _part(commit: Commit, tables: set[str]) -> Commit:
+    """Return the commit as far as it concerns these tables, for the work after their change."""
+    if tables >= tables_of(commit):
+        return commit
+    topics = {t: n for t, n in commit.topics.items() if commit.tables[t].files_table in tables}
+    return replace(
+        commit,
+        topics=topics,
+        relocations=[moved for moved in commit.relocations if moved.table in tables],
+        # Only a rebuild retires a table, and it changes one table.
+        retired_tables=commit.retired_tables if tables else [],
+    )
 
 
 def _restore_days(
@@ -164,8 +304,9 @@ def _restore_days(
     layout = log.layout(commit, table)
     found = {path.name.partition("=")[2] for path in (root / table).glob("datepartition=*")}
     catalog.add_days(table, sorted(found - layout.keys()))
-    if layout:
-        catalog.relocate(table, {day: root / folder for day, folder in layout.items()})
+    folders = {day: root / folder for day, folder in layout.items()}
+    if there := {day: folder for day, folder in folders.items() if folder.is_dir()}:
+        catalog.relocate(table, there)
 
 
 def _days_with_folders(commit: Commit, root: AnyPath) -> set[tuple[str, str]]:
@@ -174,69 +315,16 @@ def _days_with_folders(commit: Commit, root: AnyPath) -> set[tuple[str, str]]:
     return {place for place, target in places.items() if target.parent.is_dir()}
 
 
-def _register_partitions(
-    commit: Commit, log: CommitLog, root: AnyPath, catalog: Catalog, known: set[tuple[str, str]]
-) -> None:
-    """Register new partitions, and relocated ones with their new folder."""
-    days: dict[str, set[str]] = {}
-    for table, day in {(f.table, f.day) for f in commit.files} - known:
-        days.setdefault(table, set()).add(day)
-    for table in sorted(days):
-        catalog.add_days(table, sorted(days[table] - log.layout(commit, table).keys()))
-    for table in sorted({moved.table for moved in commit.relocations}):
-        folders = {r.day: root / r.folder for r in commit.relocations if r.table == table}
-        for folder in folders.values():
-            folder.mkdir(parents=True, exist_ok=True)
-        catalog.relocate(table, folders)
-
-
-def projections_of(state: TableState, log: CommitLog) -> list[SchemaProjection]:
-    """Return a table's projections, with their schemas."""
-    return [
-        SchemaProjection(int(load), int(version), parse(log.schemas.get(key), strict=False))
-        for load, version, _, key in state.projections
-    ]
-
-
-def _define_table(state: TableState, log: CommitLog, root: AnyPath, catalog: Catalog) -> None:
-    history = projections_of(state, log)
-    columns = (*file_columns(history), *METADATA_COLUMNS)
-    location = root / state.files_table
-    location.mkdir(exist_ok=True)
-    catalog.put_table(
-        state.files_table, columns, location, _schema_doc(history[-1].schema), _properties(state)
-    )
-
-
-def _define_view(state: TableState, log: CommitLog, catalog: Catalog) -> None:
-    history = projections_of(state, log)
-    source = catalog.source_of(state.files_table)
-    catalog.put_view(
-        state.table,
-        view_columns(history),
-        view_query(source, history),
-        _schema_doc(history[-1].schema),
-        _properties(state),
-    )
-
-
-def _define_quarantine(root: AnyPath, catalog: Catalog) -> None:
-    location = root / QUARANTINE_TABLE
-    location.mkdir(exist_ok=True)
-    comment = "Messages that could not become rows, with the reason."
-    catalog.put_table(QUARANTINE_TABLE, QUARANTINE_COLUMNS, location, comment, {})
-    names = [f.name for f in QUARANTINE_COLUMNS] + ["datepartition"]
-    day = StructField("datepartition", QUARANTINE_COLUMNS[0].type, "day of the record, UTC")
-    query = f"SELECT {', '.join(map(quoted, names))} FROM {catalog.source_of(QUARANTINE_TABLE)}"
-    catalog.put_view(QUARANTINE_TABLE, (*QUARANTINE_COLUMNS, day), query, comment, {})
-
-
 def _rename_files(
-    commit: Commit, root: AnyPath, on_step: StepHook, known: set[tuple[str, str]]
-) -> None:
-    """Rename files into place durably; the folders of `known` partitions are durable already."""
+    commit: Commit,
+    files: Sequence[CommitFile],
+    root: AnyPath,
+    on_step: StepHook,
+    known: set[tuple[str, str]],
+) -> set[AnyPath]:
+    """Rename a table's files into place, and return the folders to be made durable."""
     folders: set[AnyPath] = set()
-    for file in commit.files:
+    for file in files:
         staged, target = root / file.staged, root / file.target
         if target.parent not in folders:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -250,9 +338,10 @@ def _rename_files(
             if not target.exists():
                 raise CorruptError(
                     f"file {target} of load {commit.number} is neither there nor in staging",
-                    fix="restore it from a backup of the warehouse, then load again",
+                    fix="restore it from a backup of the warehouse (docs/backup.md), then load "
+                    "again",
                 ) from None
-    sync_folders(folders)
+    return folders
 
 
 def _parents_within(folder: AnyPath, root: AnyPath) -> set[AnyPath]:
@@ -262,17 +351,3 @@ def _parents_within(folder: AnyPath, root: AnyPath) -> set[AnyPath]:
         folder = folder.parent
         found.add(folder)
     return found
-
-
-def _properties(state: TableState) -> dict[str, str]:
-    _, version, schema_id, key = state.projections[-1]
-    return {
-        "headworks.subject": state.subject,
-        "headworks.schema.version": str(version),
-        "headworks.schema.id": str(schema_id),
-        "headworks.schema.sha256": str(key),
-    }
-
-
-def _schema_doc(schema: Schema) -> str | None:
-    return schema.doc if isinstance(schema, Record) else None

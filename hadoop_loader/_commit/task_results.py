@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from hadoop_loader._commit.commit_record import TopicCommit
 from hadoop_loader._fetch.ranges import FetchRange, OffsetGap
 from hadoop_loader._tasks.load_task import TaskManifest, TopicManifest
 from headworks.errors import CorruptError
-
-__all__ = [
-    "LoadedCounts",
-    "ResultsByTopic",
-    "check_coverage",
-    "group_by_topic",
-    "mean_record_bytes",
-    "topic_commit",
-]
 
 ResultsByTopic = dict[str, list[TopicManifest]]
 LoadedCounts = dict[str, dict[str, int]]
@@ -29,6 +21,15 @@ def group_by_topic(manifests: Iterable[TaskManifest]) -> ResultsByTopic:
         for topic in manifest.topics:
             found.setdefault(topic.topic, []).append(topic)
     return found
+
+
+def without_topics(manifest: TaskManifest, topics: Container[str]) -> TaskManifest:
+    """Return the results of a task without these topics."""
+    return replace(
+        manifest,
+        files=tuple(file for file in manifest.files if file.topic not in topics),
+        topics=tuple(found for found in manifest.topics if found.topic not in topics),
+    )
 
 
 def check_coverage(
@@ -95,6 +96,7 @@ def topic_commit(
         windows=windows,
         first_event=min(firsts, default=None),
         last_event=max(lasts, default=None),
+        damaged=sum(one.size for part in parts for one in part.damaged),
     )
 
 

@@ -1,4 +1,4 @@
-"""Texts stored by their fingerprint: schemas, and the folders of relocated partitions.
+"""Texts stored by their fingerprint: schemas, field ids, the folders of relocated partitions.
 
 Rules: a text is durable before `put` returns, so a commit record may name it. The fingerprint is
 the SHA-256 of the text, so writing one twice is harmless, and a damaged one is CorruptError.
@@ -10,9 +10,8 @@ import hashlib
 from collections.abc import Container
 
 from hadoop_loader._commit.commit_record import corrupt_error
+from hadoop_loader._commit.log_files import read_text
 from hadoop_loader._storage.filesystem import AnyPath, modified_time, write_atomically
-
-__all__ = ["TextStore", "fingerprint"]
 
 
 def fingerprint(text: str) -> str:
@@ -42,7 +41,7 @@ class TextStore:
         """Return the text of a fingerprint; CorruptError if it is missing or damaged."""
         if key not in self._known:
             path = self._path(key)
-            text = path.read_text(encoding="utf-8") if path.exists() else ""
+            text = read_text(path) if path.exists() else ""
             if fingerprint(text) != key:
                 raise corrupt_error(path)
             self._known[key] = text

@@ -7,7 +7,7 @@ read its schemas. Other topics are loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,36 +16,33 @@ from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import Commit, TableState
 from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.report import SkippedTopic
+from hadoop_loader._commit.table_history import field_ids_after
 from hadoop_loader._commit.text_store import fingerprint
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
-from hadoop_loader._tables.columns import table_name
-from hadoop_loader._tables.views import SchemaProjection, file_columns, view_query
+from hadoop_loader._tables.columns import StructField, ddl, table_name
+from hadoop_loader._tables.hive_catalog import SELF_TEST_TABLE
+from hadoop_loader._tables.old_rows import SchemaProjection, file_columns
+from hadoop_loader._tables.views import view_query
 from hadoop_loader._tasks.load_task import TopicPlan, WriterSchema
+from headworks.compatibility._columns import name_problem, type_problem
 from headworks.errors import HeadworksError, IncompatibleError, RefusedError, UsageError
 from headworks.registry_client import RegistryClient, SubjectVersion
 from headworks.schema import Record, governance_of, parse, subject_of
 
-__all__ = [
-    "RegistrySubjects",
-    "SchemaLookup",
-    "TopicPlans",
-    "next_state",
-    "plan_topics",
-    "require_versions",
-    "schema_changed",
-]
-
 # The versions of a topic's subject, or the refusal to show them.
 SchemaLookup = tuple[WriterSchema, ...] | RefusedError
 
-# Folders that no table may have: the second one holds the commit log.
-_RESERVED_TABLES = (QUARANTINE_TABLE, "_headworks")
+MARKS_TABLE = "headworks_completeness"
+# Names that no topic's table may have: `_headworks` is the folder of the commit log.
+_RESERVED_TABLES = (QUARANTINE_TABLE, MARKS_TABLE, SELF_TEST_TABLE, "_headworks")
 _LOOKUP_THREADS = 8
 _FORBIDDEN_STATUSES = (401, 403)  # 401: a request without credentials
 # One listing replaces many lookups: a version in it costs a tenth of a lookup.
 _MAX_SINGLE_LOOKUPS = 8
 _LISTED_VERSIONS_PER_TOPIC = 10
 _MAX_CACHED_HISTORIES = 10_000
+# What the embedded metastore takes of a view's text, less the name of the table that it reads.
+_MAX_VIEW_CHARACTERS = 32_700 - 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +151,12 @@ def plan_topics(
     last: Commit | None,
     log: CommitLog,
     policy: Policy,
+    *,
+    embedded: bool = False,
 ) -> TopicPlans:
     """Look up every topic's schemas, and check that tables can follow them.
 
+    `embedded`: the tables are in the embedded metastore, which stores shorter texts than others.
     Raises the registry's refusal if this loader may read none of them.
     """
     names = sorted(topics)
@@ -182,28 +182,45 @@ def plan_topics(
                 writers[-1],
                 writers,
                 policy.hourly(before),
+                life=before.earlier_lives + 1 if before else 1,
             )
             if taken.setdefault(table, topic) != topic:
                 raise UsageError(
                     f"topics {taken[table]} and {topic} would both be table {table}",
                     fix="rename one of the topics",
                 )
-            _check(plan, before, log)
+            _check(plan, before, log, embedded=embedded)
+            ids = field_ids_after(before, writers[-1].text, log)  # of a schema that has passed
         except HeadworksError as error:
             refused.append(SkippedTopic(topic, str(error)))
         else:
-            plans[topic] = plan
+            plans[topic] = replace(plan, field_ids=ids)
     return TopicPlans(plans, ungoverned, tuple(refused))
 
 
 def next_state(plan: TopicPlan, before: TableState | None, load: int, size: float) -> TableState:
     """Return the table's state after commit `load`; a new schema adds a projection."""
     key = fingerprint(plan.latest.text)
-    projections = list(before.projections) if before else []
-    if not projections or projections[-1][3] != key or projections[-1][1] != plan.latest.version:
-        projections.append([load, plan.latest.version, plan.latest.schema_id, key])
     known = before or TableState(table_name(plan.topic), plan.subject, [])
-    return replace(known, projections=projections, record_bytes=round(size, 1), hourly=plan.hourly)
+    projections = list(known.projections)
+    latest = projections[-1] if projections else [0, 0, 0, ""]
+    # A table of an earlier release is defined anew, to have its files in the present form.
+    if (latest[1], latest[3]) != (plan.latest.version, key) or not known.field_ids:
+        projections.append([load, plan.latest.version, plan.latest.schema_id, key])
+    return replace(
+        known,
+        projections=projections,
+        record_bytes=round(size, 1),
+        hourly=plan.hourly,
+        field_ids=fingerprint(plan.field_ids.text),
+        earlier_lives=plan.life - 1,
+    )
+
+
+def store_texts(plan: TopicPlan, log: CommitLog) -> None:
+    """Store the texts that the state after a commit names."""
+    log.schemas.put(plan.latest.text)
+    log.field_ids.put(plan.field_ids.text)
 
 
 def schema_changed(plan: TopicPlan, before: TableState | None) -> bool:
@@ -211,16 +228,19 @@ def schema_changed(plan: TopicPlan, before: TableState | None) -> bool:
     return bool(next_state(plan, before, 0, 0.0).projections[-1][0] == 0)
 
 
-def _check(plan: TopicPlan, before: TableState | None, log: CommitLog) -> None:
+def _check(plan: TopicPlan, before: TableState | None, log: CommitLog, *, embedded: bool) -> None:
     """Raise the error for a table that cannot follow the topic's latest schema."""
     projections = before.projections if before else []
     history = tuple((load, version, log.schemas.get(key)) for load, version, _, key in projections)
     now = (0, plan.latest.version, plan.latest.text)
-    _check_history(plan.topic, (*history, now), changed=schema_changed(plan, before))
+    changed = schema_changed(plan, before)
+    _check_history(plan.topic, (*history, now), changed=changed, embedded=embedded)
 
 
 @lru_cache(maxsize=_MAX_CACHED_HISTORIES)
-def _check_history(topic: str, history: tuple[tuple[int, int, str], ...], *, changed: bool) -> None:
+def _check_history(
+    topic: str, history: tuple[tuple[int, int, str], ...], *, changed: bool, embedded: bool
+) -> None:
     """Raise the error if the last of these (load, version, text) cannot follow the others.
 
     The question is nearly always the same from load to load, so verdicts are cached. Refusals are
@@ -232,13 +252,34 @@ def _check_history(topic: str, history: tuple[tuple[int, int, str], ...], *, cha
     if isinstance(latest := projections[-1].schema, Record):
         governance_of(latest)
     try:
-        file_columns(projections)
+        columns = file_columns(projections)
     except IncompatibleError as error:
         raise IncompatibleError(
             error.message,
-            fix=f"`headworks load rebuild {topic}` writes the table anew, if Avro resolves "
+            fix=f"`headworks load rebuild {topic}` rewrites the table, if Avro resolves "
             "the change; or add a field of the new type beside the old one. Registering under the "
             "policy `warehouse` refuses such a change beforehand",
         ) from None
     if changed:
-        view_query("", projections)  # raises what no view can show of the rows there are
+        query = view_query("", projections)  # raises what no view can show of the rows there are
+        _check_metastore_limits(columns, query, embedded=embedded)
+
+
+def _check_metastore_limits(columns: Sequence[StructField], view: str, *, embedded: bool) -> None:
+    """Raise the error for columns or a view that the metastore cannot store."""
+    fix = "register a version with shorter names or fewer columns. Registering under the policy "
+    fix += "`warehouse` refuses such columns beforehand (HW207)"
+    for column in columns:
+        problem = name_problem(column.name)
+        if problem is None and embedded:
+            problem = type_problem(len(ddl(column.type).replace("`", "")))
+        if problem is not None:
+            raise UsageError(f"{problem} (column {column.name[:40]})", fix=fix)
+    if embedded and len(view) > _MAX_VIEW_CHARACTERS:
+        raise UsageError(
+            f"the view would have a text of {len(view):,} characters, and the embedded metastore "
+            f"takes {_MAX_VIEW_CHARACTERS:,}",
+            fix="use a metastore of its own (`--metastore`), which stores longer texts; or keep "
+            "the schema to fewer columns; after many versions, `headworks load rebuild` shortens "
+            "the view",
+        )

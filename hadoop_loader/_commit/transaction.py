@@ -27,6 +27,9 @@ Rules:
   the next number with an empty commit, so that the other loader's create fails.
 - An outlived loader can send one stale statement to the metastore. When a step fails, it records
   the tables it worked on, and the next transaction defines them again.
+- A table that cannot be changed in step 5 is held: it keeps what it had, its files stay in staging,
+  and its topic is not planned. Step 1 tries again in every transaction. All other tables go on
+  (`roll_forward`, `held_tables`).
 - Replaced files and tables are retired, not removed: a query that started earlier still reads them.
   Any transaction removes them RETIRED_GRACE_SECONDS after the commit that replaced them.
 """
@@ -41,16 +44,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from hadoop_loader._commit.catalog import Catalog
 from hadoop_loader._commit.commit_builder import CommitBuilder
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._commit.policy import Policy
-from hadoop_loader._commit.roll_forward import (
-    Catalog,
-    PublishCounts,
-    apply_commit,
-    restore_metastore,
-)
+from hadoop_loader._commit.report import SkippedTopic
+from hadoop_loader._commit.roll_forward import PublishCounts, RollForward
+from hadoop_loader._commit.table_failures import TableError, TableFailures, table_error
 from hadoop_loader._commit.topic_plans import SchemaLookup
 from hadoop_loader._fetch.kafka_log import Log
 from hadoop_loader._storage.failpoints import StepHook, failpoint
@@ -60,16 +61,6 @@ from hadoop_loader._tasks.load_task import LoadTask, TaskManifest
 from hadoop_loader._tasks.progress import report_progress
 from hadoop_loader._tasks.rewrite_task import RewriteResult, RewriteTask
 from headworks.errors import CorruptError, HeadworksError
-
-__all__ = [
-    "KEPT_COMMITS",
-    "RETIRED_GRACE_SECONDS",
-    "STAGING",
-    "Jobs",
-    "LoaderContext",
-    "Progress",
-    "Transaction",
-]
 
 # Called when a phase starts (phase, None), and as it advances (phase, share done from 0 to 1).
 Progress = Callable[[str, float | None], None]
@@ -91,10 +82,6 @@ class Jobs(Protocol):
         """Rewrite partitions, and return the result of each."""
         ...
 
-    def export(self, query: str, folder: AnyPath) -> None:
-        """Write the rows of a query to Parquet files in a new folder."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class LoaderContext:
@@ -113,6 +100,8 @@ class LoaderContext:
     now: Callable[[], float] = time.time  # seconds since the epoch
     grace: float = RETIRED_GRACE_SECONDS  # seconds before retired files are removed
     fenced: bool = True  # no earlier holder of the lock can still commit
+    embedded: bool = False  # the metastore is the embedded one
+    table_error: TableError = table_error  # whether an exception is a failure of one table
 
 
 class Transaction:
@@ -123,6 +112,17 @@ class Transaction:
         self.seconds: dict[str, float] = {}  # time spent in each phase so far
         self.writer_id = uuid.uuid4().hex[:8]  # names the folders that only this one writes
         self._progress = progress
+        self.failures = TableFailures(context.table_error, self._check, {})
+        self._roll_forward = RollForward(
+            context.log,
+            context.root,
+            context.catalog,
+            context.publish,
+            context.on_step,
+            self.failures,
+            self.now_ms,
+            context.fenced,
+        )
 
     # Step 1: recover
 
@@ -131,15 +131,16 @@ class Transaction:
         context = self.context
         last = context.log.latest()
         if last is not None:
-            # What older commits defined comes first: apply_commit defines the tables of this one.
+            # What older commits defined comes first: `_apply` defines the tables of this one.
             applied = context.log.is_applied(last.number)
             with self._redefined_after_failure(s.files_table for s in last.tables.values()):
-                restore_metastore(
-                    last, context.log, context.root, context.catalog, context.on_step, applied
-                )
+                self._roll_forward.restore(last, applied=applied)
             if not applied:
                 with self.phase("recover"):
                     self._apply(last, retry=True)
+            if context.log.held.entries():
+                with self.phase("recover"), self._redefined_after_failure(self.held):
+                    self._roll_forward.apply_held(last)
         if not context.fenced and self._staged_after(last):
             last = self.fence_other_loaders(last)
         self.remove_staging(last)
@@ -199,13 +200,44 @@ class Transaction:
 
     def remove_staging(self, last: Commit | None) -> None:
         """Remove this transaction's staging, and what no loader can commit any more."""
-        if self.context.fenced:
+        kept = self._held_staging(last)
+        if self.context.fenced and not kept:
             remove_tree(self.context.root / STAGING)
             return
         # Names alone decide: another loader may be staging for a later number right now.
         for folder in sorted_glob(self.context.root / STAGING, "*"):
-            if folder.name <= _upper_bound(last) or folder.name.endswith(self.writer_id):
+            own = self.context.fenced or folder.name.endswith(self.writer_id)
+            if folder.name not in kept and (own or folder.name <= _upper_bound(last)):
                 remove_tree(folder)
+
+    def _held_staging(self, last: Commit | None) -> set[str]:
+        """Return the staging folders with files of held tables."""
+        held, log = self.context.log.held.entries(), self.context.log
+        commits = {one.number: log.read(one.number) for one in held if last is not None}
+        return {
+            file.staged.split("/")[1]
+            for one in held
+            for file in commits[one.number].files
+            if file.table == one.table and file.staged.startswith(f"{STAGING}/")
+        }
+
+    @property
+    def held(self) -> set[str]:
+        """The tables over files that are held."""
+        return {one.table for one in self.context.log.held.entries()}
+
+    def skipped_topics(self, last: Commit | None) -> list[SkippedTopic]:
+        """Return the topics whose tables could not be changed, or the tables that have none."""
+        topics = {s.files_table: t for t, s in last.tables.items()} if last else {}
+        return [
+            SkippedTopic(topics.get(table, table), str(self.failures.error_of(table)))
+            for table in sorted(self.failures.errors)
+        ]
+
+    def _check(self) -> None:
+        """Raise what concerns all tables: a lost lock, or a metastore that answers nobody."""
+        self.context.on_step("failed")
+        self.context.catalog.check()
 
     def _staged_after(self, last: Commit | None) -> list[AnyPath]:
         """Return the staging folders of commits after `last`."""
@@ -214,19 +246,9 @@ class Transaction:
 
     def _apply(self, commit: Commit, *, retry: bool) -> None:
         """Run steps 5 and 6; `retry`: an earlier attempt may have done part of them."""
-        context = self.context
         changed = {s.files_table for s in commit.tables.values() if s.changed_by(commit.number)}
         with self._redefined_after_failure(changed | {r.table for r in commit.relocations}):
-            apply_commit(
-                commit,
-                context.log,
-                context.root,
-                context.catalog,
-                context.publish,
-                context.on_step,
-                retry=retry,
-                now_ms=self.now_ms,
-            )
+            self._roll_forward.apply(commit, retry=retry)
 
     @contextmanager
     def _redefined_after_failure(self, tables: Iterable[str]) -> Iterator[None]:

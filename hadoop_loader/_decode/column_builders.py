@@ -29,18 +29,6 @@ from hadoop_loader._tables.columns import (
     StructField,
 )
 
-__all__ = [
-    "ArrowArray",
-    "ColumnBuilders",
-    "ColumnNode",
-    "LeafNode",
-    "ListNode",
-    "MapNode",
-    "StructNode",
-    "nodes_of",
-]
-
-
 # An array of pyarrow; its element type is known only once a schema is.
 ArrowArray = Any
 

@@ -10,8 +10,6 @@ from hadoop_loader._tables.columns import MAX_DECIMAL_PRECISION
 from headworks._decoding.resolution import LeafAction
 from headworks.schema import Fixed
 
-__all__ = ["conversion"]
-
 
 def conversion(leaf: LeafAction) -> str:
     """Return the name of the conversion; empty if the value that was read is the column's."""

@@ -4,9 +4,11 @@ Rules:
 
 - It knows schemas and bytes, not topics, files, or Spark.
 - There is one ColumnDecoder per (writer, reader) pair, for the life of a task.
+- The compiled decoder reads everything if it was built; otherwise the generated Python does, with
+  the same rows.
 - A bad datum costs nothing but itself. Its reason always comes from the generated Python, so it
-  reads the same whichever back end found it.
-- Each back end is made when it is first needed.
+  reads the same whichever of them found it.
+- Each of them is made when it is first needed.
 """
 
 from __future__ import annotations
@@ -17,17 +19,15 @@ from typing import TYPE_CHECKING
 from hadoop_loader._decode.column_builders import ArrowArray, ColumnBuilders
 from hadoop_loader._decode.generated_decoder import DatumErrors, Decode, generate
 from hadoop_loader._fetch.messages import Bytes, Numbers
-from hadoop_loader._jit.backend import PROCESS_SELECTOR, BackendSelector
 from hadoop_loader._tables.columns import StructField, table_columns
 from headworks._decoding.resolution import resolve
+from headworks._native import COMPILED
 from headworks._wire import HEADER_SIZE
 from headworks.errors import SchemaError
 from headworks.schema import Schema
 
 if TYPE_CHECKING:
-    from hadoop_loader._decode.compiled_decoder import CompiledDecoder
-
-__all__ = ["ColumnDecoder"]
+    from hadoop_loader._decode.column_program import ColumnProgram
 
 _NO_REASON = "the datum is nested too deeply"
 _UNKNOWN_REASON = "the bytes are no datum of the schema, which is nested too deeply to say more"
@@ -43,15 +43,15 @@ class ColumnDecoder:
         *,
         columns: tuple[StructField, ...] | None = None,
         start: int = HEADER_SIZE,
-        backend: BackendSelector = PROCESS_SELECTOR,
+        compiled: bool = COMPILED,
     ) -> None:
         self.columns = table_columns(reader) if columns is None else columns
         self._read = resolve(writer, reader)  # the resolved action of the schema pair
         self._columns = ColumnBuilders(self.columns)  # where generated Python appends
         self._start = start  # where a datum begins in a value
-        self._backend = backend  # decides between the two
+        self._compiled = compiled  # whether the program decodes
         self._generated: Decode | None = None  # made when first needed
-        self._compiled: CompiledDecoder | None = None  # made when first needed
+        self._program: ColumnProgram | None = None  # made when first needed
 
     def decode(self, values: Sequence[bytes]) -> tuple[list[ArrowArray], DatumErrors]:
         """Return the columns of the good values, and (index, reason) of the others.
@@ -67,21 +67,14 @@ class ColumnDecoder:
     def decode_spans(
         self, data: Bytes, starts: Numbers, ends: Numbers
     ) -> tuple[list[ArrowArray], DatumErrors]:
-        """Do the same for the values at `starts`..`ends` of `data`, with the cheaper back end.
+        """Do the same for the values at `starts`..`ends` of `data`, compiled if that was built."""
+        if not self._compiled:
+            return self.decode(_pieces(data, starts, ends))
+        if self._program is None:
+            from hadoop_loader._decode.column_program import ColumnProgram
 
-        A schema that is too large or too deep for Python always runs compiled.
-        """
-        if not self._backend.use_compiled(int((ends - starts).sum())):
-            try:
-                return self.decode(_pieces(data, starts, ends))
-            except SchemaError:
-                if not self._backend.compiled_available:
-                    raise
-        if self._compiled is None:
-            from hadoop_loader._decode.compiled_decoder import CompiledDecoder
-
-            self._compiled = CompiledDecoder(self._read, self.columns)
-        arrays, bad = self._compiled.decode(data, starts + self._start, ends)
+            self._program = ColumnProgram(self._read, self.columns)
+        arrays, bad = self._program.decode(data, starts + self._start, ends)
         if not len(bad):
             return arrays, []
         reasons = self._reasons(_pieces(data, starts[bad], ends[bad]))

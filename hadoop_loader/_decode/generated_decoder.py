@@ -35,6 +35,7 @@ from hadoop_loader._tables.defaults import (
     union_names,
 )
 from headworks._decoding.generated_decoder import SCOPE, DecoderSource
+from headworks._decoding.program import schema_too_large
 from headworks._decoding.resolution import (
     Action,
     ArrayAction,
@@ -46,10 +47,7 @@ from headworks._decoding.resolution import (
     RecordAction,
     SkipAction,
 )
-from headworks.errors import SchemaError
 from headworks.schema import Field
-
-__all__ = ["DatumErrors", "Decode", "generate", "schema_too_large", "source"]
 
 _MAX_DEPTH = 81
 _MAX_LOOPS = 8
@@ -131,15 +129,6 @@ def source(action: Action, columns: ColumnBuilders) -> tuple[str, dict[str, Any]
         "  return decode\n"
     )
     return text, {**writer.constants, "reason": _reason}
-
-
-def schema_too_large() -> SchemaError:
-    """Return the error for a schema whose decoder would be too large."""
-    return SchemaError(
-        "the schema is nested too deeply, or too large, to be loaded",
-        rule="decoder-size",
-        fix="flatten it, or keep the deep part as a bytes field",
-    )
 
 
 def _reason(error: Exception) -> str:

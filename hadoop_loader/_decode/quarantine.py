@@ -14,8 +14,6 @@ from hadoop_loader._fetch.kafka_log import FetchedMessage
 from hadoop_loader._tables.arrow_types import arrow_type
 from hadoop_loader._tables.columns import BIGINT, BINARY, INT, STRING, TIMESTAMP, StructField
 
-__all__ = ["QUARANTINE_COLUMNS", "QUARANTINE_TABLE", "QuarantinedMessage", "quarantine_table"]
-
 QUARANTINE_TABLE = "headworks_quarantine"
 QUARANTINE_COLUMNS: tuple[StructField, ...] = (
     StructField("topic", STRING, "topic of the message"),
@@ -27,6 +25,7 @@ QUARANTINE_COLUMNS: tuple[StructField, ...] = (
     StructField("_offset", BIGINT, "offset in the partition"),
     StructField("_timestamp", TIMESTAMP, "timestamp of the record in the log"),
     StructField("_load", BIGINT, "number of the load that set it aside"),
+    StructField("_topic_life", INT, "1, and one more when the topic was made again, or moved"),
 )
 
 
@@ -41,9 +40,12 @@ class QuarantinedMessage:
 
 
 def quarantine_table(
-    bad: Sequence[QuarantinedMessage], load: int
+    bad: Sequence[QuarantinedMessage], load: int, life: int
 ) -> tuple[pa.Table, list[tuple[str, int, int]]]:
-    """Return the rows in order of their records' days, and (day, first row, rows) of each day."""
+    """Return the rows in order of their records' days, and (day, first row, rows) of each day.
+
+    `life`: of the topic.
+    """
     rows = sorted(bad, key=_day)
     columns: list[list[Any]] = [
         [b.topic for b in rows],
@@ -55,6 +57,7 @@ def quarantine_table(
         [b.message.offset for b in rows],
         [b.message.timestamp * 1000 for b in rows],
         [load] * len(rows),
+        [life] * len(rows),
     ]
     table = pa.Table.from_arrays(
         [

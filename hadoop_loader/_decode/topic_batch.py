@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 
@@ -21,15 +21,14 @@ import pyarrow.compute as pc
 
 from hadoop_loader._decode.column_builders import ArrowArray
 from hadoop_loader._fetch.messages import MessageColumns
-from hadoop_loader._tables.arrow_types import arrow_type
-from hadoop_loader._tables.columns import METADATA_COLUMNS, StructField
-
-__all__ = ["AcceptedRows", "Micros", "TopicBatch", "day_name", "hour_name"]
+from hadoop_loader._tables.arrow_types import arrow_schema
+from hadoop_loader._tables.columns import FILE_COLUMNS, StructField
 
 Micros = npt.NDArray[np.int64]
 DAY_MICROS = 86_400_000_000
 HOUR_MICROS = DAY_MICROS // 24
 _EPOCH = date(1970, 1, 1).toordinal()
+_MAX_CHUNKS = 256  # of a table; finding a row among more costs more than combining them
 _CALENDAR_DAYS = (1 - _EPOCH, date(9999, 12, 31).toordinal() - _EPOCH)
 
 
@@ -62,18 +61,19 @@ class TopicBatch:
         load: int,
         *,
         hourly: bool = False,
+        field_ids: Mapping[str, int] | None = None,
+        life: int = 1,
     ) -> None:
-        # Data and metadata columns.
-        self._schema = pa.schema(
-            [(c.name, arrow_type(c.type)) for c in (*columns, *METADATA_COLUMNS)]
-        )
+        # Data and metadata columns, with their Parquet field ids.
+        self._schema = arrow_schema((*columns, *FILE_COLUMNS), field_ids or {})
         self._event_time = event_time  # path of the event time; None: the record's timestamp
         self._load = load  # number of the load
+        self._life = life  # of the topic
         self._unit = HOUR_MICROS if hourly else DAY_MICROS  # microseconds in a partition
         # Name of a partition from its number.
         self._name: Callable[[int], str] = hour_name if hourly else day_name
-        self._batches: list[pa.RecordBatch] = []  # rows since the last take
-        self._partitions: list[Micros] = []  # number of each row's partition
+        # Rows since the last take, by number of the partition, in the order that they came.
+        self._pieces: dict[int, list[pa.RecordBatch]] = {}
         self.rows = 0  # since the last take
 
     def add(self, arrays: list[ArrowArray], messages: MessageColumns, version: int) -> AcceptedRows:
@@ -85,7 +85,9 @@ class TopicBatch:
             pa.array(messages.offsets),
             pa.array(stamps).cast(pa.timestamp("us", "UTC")),
             pa.array(np.full(n, version, np.int32)),
-            pa.array(np.full(n, self._load, np.int64)),
+            (number := pa.array(np.full(n, self._load, np.int64))),
+            pa.array(np.full(n, self._life, np.int32)),
+            number,
         ]
         batch = pa.RecordBatch.from_arrays([*arrays, *metadata], schema=self._schema)
         events = self._events(batch, stamps)
@@ -96,25 +98,33 @@ class TopicBatch:
             events = events[good]
             messages = messages.where(good)
         if len(messages):
-            self._batches.append(batch)
-            self._partitions.append(events // self._unit)
+            self._add_sorted(batch, events // self._unit)
             self.rows += len(messages)
         return AcceptedRows(good, messages, events)
 
     def take(self) -> tuple[pa.Table, list[tuple[str, int, int]]]:
         """Return all rows by partition, and (partition, first row, rows) of each; then empty it."""
-        table = pa.Table.from_batches(self._batches, schema=self._schema)
-        partitions = np.concatenate(self._partitions)
-        self._batches, self._partitions, self.rows = [], [], 0
-        if len(partitions) and (np.diff(partitions) < 0).any():
+        pieces = [piece for partition in sorted(self._pieces) for piece in self._pieces[partition]]
+        table = pa.Table.from_batches(pieces, schema=self._schema)
+        if len(pieces) > _MAX_CHUNKS:
+            table = table.combine_chunks()
+        runs, start = [], 0
+        for partition, found in sorted(self._pieces.items()):
+            count = sum(piece.num_rows for piece in found)
+            runs.append((self._name(partition), start, count))
+            start += count
+        self._pieces, self.rows = {}, 0
+        return table, runs
+
+    def _add_sorted(self, batch: pa.RecordBatch, partitions: Micros) -> None:
+        """Add rows to their partitions; a batch is sorted while its rows are still in the cache."""
+        if (np.diff(partitions) < 0).any():
             order = np.argsort(partitions, kind="stable")
-            # Combined before it is sorted: taking from many chunks is slower by a third.
-            table, partitions = table.combine_chunks().take(order), partitions[order]
+            batch, partitions = batch.take(order), partitions[order]
         found, starts, counts = np.unique(partitions, return_index=True, return_counts=True)
-        return table, [
-            (self._name(int(partition)), int(s), int(c))
-            for partition, s, c in zip(found, starts, counts, strict=True)
-        ]
+        for partition, start, count in zip(found, starts, counts, strict=True):
+            piece = batch.slice(int(start), int(count))
+            self._pieces.setdefault(int(partition), []).append(piece)
 
     def _events(self, batch: pa.RecordBatch, stamps: Micros) -> Micros:
         if self._event_time is None:

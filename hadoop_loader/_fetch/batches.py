@@ -10,24 +10,26 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from hadoop_loader._fetch.messages import FetchedMessage, MessageColumns, clamp_timestamp
 from hadoop_loader._fetch.requests import FetchedPartition
-from hadoop_loader._jit.backend import BackendSelector
 from headworks._kafka.records import HEADER_SIZE, Batch, InvalidBatchError, decompress, iter_batches
 from headworks._kafka.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
 from headworks._kafka.records.record import iter_records
+from headworks._native import COMPILED, decoder
 from headworks.errors import CorruptError
-
-__all__ = ["PartitionBatch", "data_batches", "decode_batches"]
 
 _MAX_DECODED_BYTES = 64 << 20  # of the batches that become messages together
 _MAX_BATCH_BYTES = 256 << 20
 _MIN_RECORD_BYTES = 7
+
+
+TopicPartition = tuple[str, int]
+Remaining = dict[TopicPartition, tuple[int, int]]  # offsets still to be read: (next, end)
 
 
 class PartitionBatch(NamedTuple):
@@ -38,16 +40,28 @@ class PartitionBatch(NamedTuple):
     reply: memoryview
 
 
-def data_batches(fetched: FetchedPartition, start: int) -> tuple[list[PartitionBatch], int]:
-    """Return the batches that hold messages from offset `start` on, and the offset after them all.
+def data_batches(
+    fetched: FetchedPartition, start: int
+) -> tuple[list[PartitionBatch], int, InvalidBatchError | None]:
+    """Return the batches that hold messages from offset `start` on, up to a damaged one.
 
-    Raises InvalidBatchError for damage, and InvalidBatchError("magic") for an old record format.
+    Also returns the offset after them all, and the damage if there is some. Raises
+    InvalidBatchError("magic") for an old record format.
     """
     found: list[PartitionBatch] = []
     position = start
     aborted = sorted(fetched.aborted, key=lambda entry: entry[1])
     dropped: set[int] = set()
-    for batch in iter_batches(fetched.records):
+    batches = iter_batches(fetched.records)
+    while True:
+        try:
+            batch = next(batches, None)
+        except InvalidBatchError as error:
+            if error.reason == "magic":
+                raise
+            return found, position, error
+        if batch is None:
+            return found, position, None
         while aborted and aborted[0][1] <= batch.last_offset:
             dropped.add(aborted.pop(0)[0])
         undone = batch.attributes & TRANSACTIONAL and batch.producer_id in dropped
@@ -56,24 +70,56 @@ def data_batches(fetched: FetchedPartition, start: int) -> tuple[list[PartitionB
         elif batch.record_count and not undone and batch.last_offset >= start:
             found.append(PartitionBatch(fetched.partition, batch, fetched.records))
         position = max(position, batch.last_offset + 1)
-    return found, position
 
 
 def decode_batches(
-    found: Sequence[PartitionBatch], backend: BackendSelector
+    found: Sequence[PartitionBatch], *, compiled: bool = COMPILED
 ) -> Iterator[MessageColumns]:
     """Yield all messages of the batches, in groups of bounded size."""
+    decode = _decode_records if compiled else _decode_objects
     pending: list[tuple[PartitionBatch, bytes | memoryview]] = []
     size = 0
     for block in found:
         body = _decompressed(block)
         if pending and size + len(body) > _MAX_DECODED_BYTES:
-            yield _decode_records(pending, backend)
+            yield decode(pending)
             pending, size = [], 0
         pending.append((block, body))
         size += len(body)
     if pending:
-        yield _decode_records(pending, backend)
+        yield decode(pending)
+
+
+def decode_batch(block: PartitionBatch, *, compiled: bool = COMPILED) -> MessageColumns | str:
+    """Return the messages of one batch, or why its records do not decode."""
+    try:
+        return next(decode_batches([block], compiled=compiled))
+    except CorruptError as error:
+        return error.message
+
+
+def within_ranges(
+    topic: str, chunk: MessageColumns, remaining: Mapping[tuple[str, int], tuple[int, int]]
+) -> MessageColumns:
+    """Return the messages inside the ranges: a batch may begin before one, or end after it."""
+    wanted = {partition: ends for (name, partition), ends in remaining.items() if name == topic}
+    bounds = np.zeros((max(wanted) + 1, 2), np.int64)
+    for partition, ends in wanted.items():
+        bounds[partition] = ends
+    limits = bounds[chunk.partitions]
+    good = (chunk.offsets >= limits[:, 0]) & (chunk.offsets < limits[:, 1])
+    return chunk if good.all() else chunk.where(good)
+
+
+def advance(
+    remaining: Remaining, partitions: Sequence[TopicPartition], at: Mapping[TopicPartition, int]
+) -> None:
+    """Remove from `remaining` what was read up to the offsets in `at`."""
+    for partition in partitions:
+        if partition in remaining:
+            _, end = remaining.pop(partition)
+            if at[partition] < end:
+                remaining[partition] = (at[partition], end)
 
 
 def _decompressed(block: PartitionBatch) -> bytes | memoryview:
@@ -85,40 +131,36 @@ def _decompressed(block: PartitionBatch) -> bytes | memoryview:
     return unpacked
 
 
-def _decode_records(
-    found: list[tuple[PartitionBatch, bytes | memoryview]], backend: BackendSelector
-) -> MessageColumns:
-    if not backend.use_compiled(sum(len(body) for _, body in found)):
-        return MessageColumns.of(
-            FetchedMessage(block.partition, r.offset, clamp_timestamp(r.timestamp), r.key, r.value)
-            for block, _ in found
-            for r in iter_records(block.reply, block.batch, limit=_MAX_BATCH_BYTES)
-        )
-    from hadoop_loader._fetch.record_spans import find_records
+def _decode_objects(found: list[tuple[PartitionBatch, bytes | memoryview]]) -> MessageColumns:
+    return MessageColumns.of(
+        FetchedMessage(block.partition, r.offset, clamp_timestamp(r.timestamp), r.key, r.value)
+        for block, _ in found
+        for r in iter_records(block.reply, block.batch, limit=_MAX_BATCH_BYTES)
+    )
 
-    batches = [block.batch for block, _ in found]
-    data = np.frombuffer(b"".join(body for _, body in found), np.uint8)
-    ends = np.cumsum([len(body) for _, body in found], dtype=np.int64)
-    counts = np.array([b.record_count for b in batches], np.int64)
-    total = int(counts.sum())
-    offsets, timestamps = np.empty(total, np.int64), np.empty(total, np.int64)
-    keys, values = np.empty((total, 2), np.int64), np.empty((total, 2), np.int64)
-    stamps = [b.max_timestamp if b.attributes & APPEND_TIME else -1 for b in batches]
-    wrong = find_records(
-        data,
-        np.concatenate(([0], ends[:-1])),
-        ends,
-        counts,
-        np.array([b.base_offset for b in batches], np.int64),
-        np.array([b.base_timestamp for b in batches], np.int64),
-        np.array(stamps, np.int64),
+
+def _decode_records(found: list[tuple[PartitionBatch, bytes | memoryview]]) -> MessageColumns:
+    data = b"".join(body for _, body in found)
+    described = tuple(_described(block.batch, len(body)) for block, body in found)
+    wrong, *arrays = decoder.find_records(data, described)
+    if wrong >= 0:
+        at = found[wrong][0].batch.base_offset
+        raise CorruptError(f"the records of the batch at offset {at} do not decode")
+    offsets, timestamps, keys, values = (np.frombuffer(array, np.int64) for array in arrays)
+    partitions = np.repeat(
+        np.array([block.partition for block, _ in found], np.int32),
+        np.array([block.batch.record_count for block, _ in found], np.int64),
+    )
+    return MessageColumns(
+        np.frombuffer(data, np.uint8),
+        partitions,
         offsets,
         timestamps,
-        keys,
-        values,
+        keys.reshape(-1, 2),
+        values.reshape(-1, 2),
     )
-    if wrong >= 0:
-        at = batches[wrong].base_offset
-        raise CorruptError(f"the records of the batch at offset {at} do not decode")
-    partitions = np.repeat(np.array([b.partition for b, _ in found], np.int32), counts)
-    return MessageColumns(data, partitions, offsets, timestamps, keys, values)
+
+
+def _described(batch: Batch, size: int) -> tuple[int, int, int, int, int]:
+    append_time = batch.max_timestamp if batch.attributes & APPEND_TIME else -1
+    return size, batch.record_count, batch.base_offset, batch.base_timestamp, append_time

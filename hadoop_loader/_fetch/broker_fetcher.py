@@ -12,16 +12,25 @@ Rules:
 
 from __future__ import annotations
 
-import socket
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
-
 from hadoop_loader._fetch import requests
-from hadoop_loader._fetch.batches import PartitionBatch, data_batches, decode_batches
+from hadoop_loader._fetch.batches import (
+    PartitionBatch,
+    Remaining,
+    TopicPartition,
+    advance,
+    data_batches,
+    decode_batch,
+    decode_batches,
+    within_ranges,
+)
+from hadoop_loader._fetch.broker_connection import Address, BrokerConnection
+from hadoop_loader._fetch.damage import DamagedRange, DamageReport, damage_error
 from hadoop_loader._fetch.kafka_log import (
     NO_BROKER_FIX,
     KafkaFetcher,
@@ -30,24 +39,21 @@ from hadoop_loader._fetch.kafka_log import (
 )
 from hadoop_loader._fetch.messages import FetchedMessage, MessageColumns
 from hadoop_loader._fetch.ranges import FetchRange, consumer_assignments, retention_gap_error
-from hadoop_loader._jit.backend import PROCESS_SELECTOR, BackendSelector
+from hadoop_loader._fetch.requests import FetchedPartition
+from headworks._kafka.damaged_batch import DamagedBatch, offset_after
 from headworks._kafka.error_codes import ErrorCode
-from headworks._kafka.records import InvalidBatchError
+from headworks._kafka.records import HEADER_SIZE, InvalidBatchError
+from headworks._native import COMPILED
 from headworks.errors import CorruptError, UnreachableError
 
-__all__ = ["BrokerFetcher"]
-
-Address = tuple[str, int]
-_TopicPartition = tuple[str, int]
-_Remaining = dict[_TopicPartition, tuple[int, int]]  # offsets still to be read: (next, end)
 _Parsed = TypeVar("_Parsed")
 
 _MAX_FETCH_BYTES = 8 << 20
 _MAX_PARTITION_BYTES = 4 << 20
-_MAX_RESPONSE_BYTES = 1 << 30
+_CUT_SHORT = "it is longer than what the broker has of it"
+_MAX_CUT_SHORT = 3  # times that a first batch may be incomplete
 _MAX_WAIT_MS = 500
 _RETRY_SECONDS = 0.2
-_RESPONSE_HEADER = struct.Struct(">ii")
 # The partition may have another leader now: ask for metadata again
 _STALE_METADATA = frozenset(
     {
@@ -79,15 +85,18 @@ class BrokerFetcher:
         client: Mapping[str, Any],
         *,
         timeout: float = 30.0,
-        backend: BackendSelector = PROCESS_SELECTOR,
+        compiled: bool = COMPILED,
         partition_max_bytes: int = _MAX_PARTITION_BYTES,
     ) -> None:
         self._client = client  # properties of librdkafka
         self._bootstrap: str = client["bootstrap.servers"]
         self._timeout = timeout  # seconds without data until the fetch fails
-        self._backend = backend  # decides whether records are found by compiled code
+        self._compiled = compiled  # whether compiled code finds the records
         self._partition_max_bytes = partition_max_bytes  # asked of each partition in a request
-        self._connections: dict[Address, _BrokerConnection] = {}  # open, by address of the broker
+        self._connections: dict[Address, BrokerConnection] = {}  # open, by address of the broker
+        self._damage: DamageReport | None = None  # of the fetch in progress
+        # Partitions whose first batch is cut short, and how often in a row.
+        self._cut_short: Counter[TopicPartition] = Counter()
         # Whether librdkafka reads everything.
         self._unsupported = client.get("security.protocol", "plaintext").lower() != "plaintext"
 
@@ -103,8 +112,11 @@ class BrokerFetcher:
             connection.close()
         self._connections = {}
 
-    def fetch(self, ranges: Sequence[FetchRange]) -> Iterator[tuple[str, Sequence[FetchedMessage]]]:
+    def fetch(
+        self, ranges: Sequence[FetchRange], damage: DamageReport | None = None
+    ) -> Iterator[tuple[str, Sequence[FetchedMessage]]]:
         """See Fetcher.fetch."""
+        self._damage = damage
         for group in consumer_assignments(ranges):
             remaining = {(r.topic, r.partition): (r.start, r.end) for r in group}
             try:
@@ -116,9 +128,10 @@ class BrokerFetcher:
                     FetchRange(t, p, start, end)
                     for (t, p), (start, end) in sorted(remaining.items())
                 ]
-                yield from KafkaFetcher(self._client, timeout=self._timeout).fetch(rest)
+                fetcher = KafkaFetcher(self._client, timeout=self._timeout)
+                yield from fetcher.fetch(rest, damage)
 
-    def _read(self, remaining: _Remaining) -> Iterator[tuple[str, MessageColumns]]:
+    def _read(self, remaining: Remaining) -> Iterator[tuple[str, MessageColumns]]:
         """Read what is `remaining`, and remove from it what was yielded.
 
         If a broker goes away, the fetch waits: its leaders may move, or it may come back. If no
@@ -139,7 +152,7 @@ class BrokerFetcher:
                 time.sleep(_RETRY_SECONDS)
 
     def _read_from_leaders(
-        self, remaining: _Remaining, heard: float
+        self, remaining: Remaining, heard: float
     ) -> Iterator[tuple[str, MessageColumns]]:
         """Read until nothing remains, or another broker leads a partition."""
         at = {partition: start for partition, (start, _) in remaining.items()}
@@ -158,11 +171,11 @@ class BrokerFetcher:
                     asked.append(address)
                 heard = time.monotonic() if found else heard
                 for topic, batches in found.items():
-                    for chunk in self._unpacked(topic, batches):
-                        inside = _within_ranges(topic, chunk, remaining)
+                    for chunk in self._unpacked(topic, batches, remaining):
+                        inside = within_ranges(topic, chunk, remaining)
                         if len(inside):
                             yield topic, inside
-                _advance(remaining, by_leader[address], at)
+                advance(remaining, by_leader[address], at)
                 self._check_heard(heard, remaining)
         finally:
             for address in asked:  # its response would be taken for the next one
@@ -171,9 +184,9 @@ class BrokerFetcher:
     def _send_fetch(
         self,
         address: Address,
-        partitions: Sequence[_TopicPartition],
-        at: Mapping[_TopicPartition, int],
-        remaining: _Remaining,
+        partitions: Sequence[TopicPartition],
+        at: Mapping[TopicPartition, int],
+        remaining: Remaining,
     ) -> bool:
         """Send the next fetch to one broker; return False if nothing remains there."""
         wanted = [p for p in partitions if p in remaining and at[p] < remaining[p][1]]
@@ -191,7 +204,7 @@ class BrokerFetcher:
         return bool(wanted)
 
     def _receive_fetch(
-        self, address: Address, at: dict[_TopicPartition, int], remaining: _Remaining
+        self, address: Address, at: dict[TopicPartition, int], remaining: Remaining
     ) -> tuple[dict[str, list[PartitionBatch]], bool]:
         """Return the batches of one response by topic, and whether a leader has moved.
 
@@ -201,56 +214,131 @@ class BrokerFetcher:
         moved = False
         for one in self._response(address, requests.parse_fetch_response):
             where = one.topic, one.partition
+            if where not in remaining:
+                continue  # it ends before a damaged batch of the response before
             if one.error in _STALE_METADATA:
                 moved = True
+                continue
+            if one.error == ErrorCode.CORRUPT_MESSAGE:
+                self._leave_damage(where, at, remaining, requests.error_name(one.error))
                 continue
             if one.error == ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise retention_gap_error(one.topic, one.partition, at[where])
             if one.error:
-                message = f"{one.topic}[{one.partition}]: {_error_name(one.error)}"
+                message = f"{one.topic}[{one.partition}]: {requests.error_name(one.error)}"
                 raise unreachable_error(self._bootstrap, message)
             try:
-                batches, position = data_batches(one, at[where])
-            except InvalidBatchError as error:
-                if error.reason == "magic":
-                    raise _UnsupportedBrokerError from None
-                message = f"{one.topic}[{one.partition}] from offset {at[where]}: {error.message}"
-                raise CorruptError(message) from None
+                batches, position, damaged = data_batches(one, at[where])
+            except InvalidBatchError:  # another format, or a damaged one of ours
+                raise _UnsupportedBrokerError from None
+            if damaged is None and self._is_cut_short(one, at[where], position):
+                damaged = InvalidBatchError("torn", _CUT_SHORT)
             if batches:
                 found.setdefault(one.topic, []).extend(batches)
-            elif position == at[where] >= one.end:
+            if damaged is not None:
+                at[where] = position
+                self._leave_damage(where, at, remaining, damaged.message)
+                continue
+            if not batches and position == at[where] >= one.end:
                 position = remaining[where][1]  # the log ends here, after a gap
             at[where] = position
         return found, moved
 
-    def _unpacked(self, topic: str, found: Sequence[PartitionBatch]) -> Iterator[MessageColumns]:
-        try:
-            yield from decode_batches(found, self._backend)
-        except CorruptError as error:
-            raise CorruptError(f"{topic}: {error.message}") from None
+    def _is_cut_short(self, one: FetchedPartition, start: int, position: int) -> bool:
+        """Return whether the first batch is incomplete again and again: its length is damaged."""
+        where = one.topic, one.partition
+        if position > start or len(one.records) < HEADER_SIZE:
+            self._cut_short.pop(where, None)
+            return False
+        self._cut_short[where] += 1
+        return self._cut_short[where] > _MAX_CUT_SHORT
 
-    def _check_heard(self, heard: float, remaining: _Remaining) -> None:
+    def _leave_damage(
+        self,
+        where: TopicPartition,
+        at: dict[TopicPartition, int],
+        remaining: Remaining,
+        reason: str,
+    ) -> None:
+        """Continue behind the damaged batch at the partition's offset in `at`, or end there."""
+        start, end = remaining[where]
+        batch = DamagedBatch(*where, max(start, at[where]), reason)
+        if self._damage is None:
+            raise damage_error(batch)
+        after = batch.offset
+        if self._damage.skip or reason == _CUT_SHORT:
+            after = min(end, offset_after(self._client, batch, timeout=self._timeout))
+            if after <= batch.offset:
+                return  # librdkafka reads it
+        if self._damage.skip:
+            at[where] = after
+        else:
+            after = batch.offset
+            remaining[where] = (start, after)
+        self._damage.found.append(DamagedRange(*where, batch.offset, after, reason))
+
+    def _unpacked(
+        self, topic: str, found: Sequence[PartitionBatch], remaining: Remaining
+    ) -> Iterator[MessageColumns]:
+        """Yield the messages of batches; one that does not decode is damaged."""
+        done = 0
+        try:
+            for messages in decode_batches(found, compiled=self._compiled):
+                yield messages
+                done += len(messages)
+            return
+        except CorruptError as error:
+            if self._damage is None:
+                raise CorruptError(f"{topic}: {error.message}") from None
+        rest = list(found)
+        while rest[0].batch.record_count <= done:
+            done -= rest.pop(0).batch.record_count
+        yield from self._unpacked_singly(topic, rest, remaining, self._damage)
+
+    def _unpacked_singly(
+        self,
+        topic: str,
+        found: Sequence[PartitionBatch],
+        remaining: Remaining,
+        damage: DamageReport,
+    ) -> Iterator[MessageColumns]:
+        for block in found:
+            where = topic, block.partition
+            start, end = remaining[where]
+            messages = decode_batch(block, compiled=self._compiled)
+            if isinstance(messages, MessageColumns):
+                yield messages
+                continue
+            first = max(start, block.batch.base_offset)
+            if first >= end:
+                continue
+            after = min(end, block.batch.last_offset + 1) if damage.skip else first
+            damage.found.append(DamagedRange(*where, first, after, messages))
+            if not damage.skip:
+                remaining[where] = (start, first)
+
+    def _check_heard(self, heard: float, remaining: Remaining) -> None:
         if remaining and time.monotonic() - heard > self._timeout:
             where = [f"{topic}[{p}] to {end}" for (topic, p), (_, end) in sorted(remaining.items())]
             raise silent_broker_error(self._bootstrap, where, self._timeout)
 
-    def _partitions_by_leader(self, remaining: _Remaining) -> dict[Address, list[_TopicPartition]]:
+    def _partitions_by_leader(self, remaining: Remaining) -> dict[Address, list[TopicPartition]]:
         """Return the partitions to read from each broker, without those that have no leader."""
         connection = self._any_connection()
         topics = sorted({topic for topic, _ in remaining})
         self._send(connection.address, requests.METADATA, requests.metadata_request(topics))
         message = self._response(connection.address, requests.parse_metadata_response)
-        by_leader: dict[Address, list[_TopicPartition]] = {}
+        by_leader: dict[Address, list[TopicPartition]] = {}
         for topic, partition in sorted(remaining):
             error, leaders = message.get(topic, (0, {}))
             if error and error not in _STALE_METADATA:
-                raise unreachable_error(self._bootstrap, f"{topic}: {_error_name(error)}")
+                raise unreachable_error(self._bootstrap, f"{topic}: {requests.error_name(error)}")
             leader = leaders.get(partition)
             if leader is not None and leader.address is not None:
                 by_leader.setdefault(leader.address, []).append((topic, partition))
         return by_leader
 
-    def _any_connection(self) -> _BrokerConnection:
+    def _any_connection(self) -> BrokerConnection:
         """Return a connection to some broker; the bootstrap addresses are tried in turn."""
         for connection in self._connections.values():
             return connection
@@ -266,10 +354,10 @@ class BrokerFetcher:
         assert failed is not None
         raise failed
 
-    def _connection(self, address: Address) -> _BrokerConnection:
+    def _connection(self, address: Address) -> BrokerConnection:
         if address not in self._connections:
             try:
-                connection = _BrokerConnection(address, self._timeout)
+                connection = BrokerConnection(address, self._timeout)
             except OSError as error:
                 raise self._broken(address, error) from None
             self._connections[address] = connection
@@ -310,64 +398,3 @@ class BrokerFetcher:
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close()
-
-
-class _BrokerConnection:
-    """A socket to one broker, with at most one request in flight."""
-
-    def __init__(self, address: Address, timeout: float) -> None:
-        self.address = address  # host and port
-        self._socket = socket.create_connection(address, timeout)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._asked = 0  # correlation id of the last request
-
-    def ask(self, api: tuple[int, int], body: bytes) -> None:
-        """Send a request."""
-        self._asked += 1
-        self._socket.sendall(requests.request_frame(api, self._asked, body))
-
-    def receive(self) -> memoryview:
-        """Return the body of the response to the request in flight."""
-        size, answered = _RESPONSE_HEADER.unpack(self._exactly(_RESPONSE_HEADER.size))
-        if answered != self._asked or not 4 <= size <= _MAX_RESPONSE_BYTES:
-            raise ValueError("the reply is none of Kafka's protocol")
-        return self._exactly(size - 4)
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._socket.close()
-
-    def _exactly(self, size: int) -> memoryview:
-        reply = memoryview(bytearray(size))
-        at = 0
-        while at < size:
-            count = self._socket.recv_into(reply[at:])
-            if not count:
-                raise ConnectionError("the broker closed the connection")
-            at += count
-        return reply
-
-
-def _within_ranges(topic: str, chunk: MessageColumns, remaining: _Remaining) -> MessageColumns:
-    """Return the messages inside the ranges: a batch may begin before one, or end after it."""
-    wanted = {partition: ends for (name, partition), ends in remaining.items() if name == topic}
-    bounds = np.zeros((max(wanted) + 1, 2), np.int64)
-    for partition, ends in wanted.items():
-        bounds[partition] = ends
-    limits = bounds[chunk.partitions]
-    good = (chunk.offsets >= limits[:, 0]) & (chunk.offsets < limits[:, 1])
-    return chunk if good.all() else chunk.where(good)
-
-
-def _advance(
-    remaining: _Remaining, partitions: Sequence[_TopicPartition], at: Mapping[_TopicPartition, int]
-) -> None:
-    for partition in partitions:
-        if partition in remaining:
-            _, end = remaining.pop(partition)
-            if at[partition] < end:
-                remaining[partition] = (at[partition], end)
-
-
-def _error_name(error: int) -> str:
-    return ErrorCode(error).name if error in ErrorCode.__members__.values() else f"error {error}"

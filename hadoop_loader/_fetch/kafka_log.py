@@ -14,9 +14,13 @@ Rules:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
+from hadoop_loader._fetch.damage import DamagedRange, DamageReport, damage_error
+from hadoop_loader._fetch.log_identity import NO_TOPIC_ID, LogIdentity
 from hadoop_loader._fetch.messages import FetchedMessage, clamp_timestamp
 from hadoop_loader._fetch.ranges import (
     FetchRange,
@@ -26,6 +30,7 @@ from hadoop_loader._fetch.ranges import (
     retention_gap_error,
 )
 from headworks._kafka.client_properties import READ_AHEAD
+from headworks._kafka.damaged_batch import DamagedBatch, damaged_batch, offset_after
 from headworks.errors import UnreachableError
 
 __all__ = [
@@ -40,15 +45,22 @@ __all__ = [
 ]
 
 
+_Damaged = dict[tuple[str, int], DamagedBatch]  # by topic and partition
 _MAX_NAMED_RANGES = 8
+_MAX_RETRIES = 10
 NO_BROKER_FIX = "start one with `headworks up`, or give --bootstrap the right address"
 
 
 class Fetcher(Protocol):
     """Reads ranges, of one topic or of several."""
 
-    def fetch(self, ranges: Sequence[FetchRange]) -> Iterator[tuple[str, Sequence[FetchedMessage]]]:
-        """Yield all messages of `ranges`, as a topic and a bounded number of its messages."""
+    def fetch(
+        self, ranges: Sequence[FetchRange], damage: DamageReport | None = None
+    ) -> Iterator[tuple[str, Sequence[FetchedMessage]]]:
+        """Yield all messages of `ranges`, as a topic and a bounded number of its messages.
+
+        Damaged batches are added to `damage`; without it, DamagedBatchError is raised.
+        """
         ...
 
 
@@ -66,6 +78,10 @@ class Log(Protocol):
 
         Every topic is in the result. UnreachableError if no leader answers for any partition.
         """
+        ...
+
+    def identify(self, topics: Collection[str]) -> LogIdentity:
+        """Return the ids of the cluster and of these topics."""
         ...
 
     def offsets_at(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
@@ -119,6 +135,22 @@ class KafkaLog:
             for topic, partitions in topics.items()
         }
 
+    def identify(self, topics: Collection[str]) -> LogIdentity:
+        """See Log.identify."""
+        from confluent_kafka import KafkaException, TopicCollection
+
+        cluster = self._checked(lambda: self._admin.list_topics("", timeout=self._timeout))
+        asked: dict[str, Any] = {}
+        if topics:
+            wanted = TopicCollection(sorted(topics))
+            asked = self._admin.describe_topics(wanted, request_timeout=self._timeout)
+        ids: dict[str, str] = {}
+        for topic, future in asked.items():
+            with suppress(KafkaException):  # deleted meanwhile, or not to be described by this user
+                ids[topic] = str(future.result().topic_id)
+        known = {topic: one for topic, one in ids.items() if one != NO_TOPIC_ID}
+        return LogIdentity(str(cluster.cluster_id or ""), known)
+
     def offsets_at(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
         """See Log.offsets_at."""
         from confluent_kafka import admin
@@ -134,13 +166,17 @@ class KafkaLog:
         self, topics: Mapping[str, Sequence[int]], *specs: Any
     ) -> list[dict[tuple[str, int], int]]:
         """Return the offsets that leaders report for each spec; no leader, no offset."""
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import IsolationLevel, TopicPartition
 
         places = [TopicPartition(t, p) for t, ps in topics.items() for p in ps]
         if not places:
             return [{} for _ in specs]
         asked = [
-            self._admin.list_offsets(dict.fromkeys(places, spec), request_timeout=self._timeout)
+            self._admin.list_offsets(
+                dict.fromkeys(places, spec),
+                isolation_level=IsolationLevel.READ_COMMITTED,  # as the fetches
+                request_timeout=self._timeout,
+            )
             for spec in specs
         ]
         return [
@@ -172,12 +208,15 @@ class KafkaFetcher:
         self._bootstrap: str = client["bootstrap.servers"]
         self._timeout = timeout  # seconds without data until the fetch fails
         self._batch = batch  # most messages of one consume call
+        self._retries: Counter[DamagedBatch] = Counter()  # of damage that was none
 
-    def fetch(self, ranges: Sequence[FetchRange]) -> Iterator[tuple[str, list[FetchedMessage]]]:
+    def fetch(
+        self, ranges: Sequence[FetchRange], damage: DamageReport | None = None
+    ) -> Iterator[tuple[str, list[FetchedMessage]]]:
         """See Fetcher.fetch."""
-        from confluent_kafka import Consumer
+        from headworks._kafka.clients import KafkaConsumer
 
-        consumer = Consumer(
+        consumer = KafkaConsumer(
             {
                 **READ_AHEAD,
                 **self._client,
@@ -186,7 +225,6 @@ class KafkaFetcher:
                 "enable.auto.offset.store": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
-                "check.crcs": True,
                 "queued.min.messages": 50_000,
                 "fetch.message.max.bytes": 4 << 20,
                 "topic.metadata.refresh.interval.ms": -1,
@@ -195,16 +233,17 @@ class KafkaFetcher:
         )
         try:
             for group in consumer_assignments(ranges):
-                yield from self._group(consumer, group)
+                yield from self._group(consumer, group, damage)
         finally:
             consumer.close()
 
     def _group(
-        self, consumer: Any, ranges: Sequence[FetchRange]
+        self, consumer: Any, ranges: Sequence[FetchRange], damage: DamageReport | None
     ) -> Iterator[tuple[str, list[FetchedMessage]]]:
         from confluent_kafka import TopicPartition
 
         ends = {(r.topic, r.partition): r.end for r in ranges}
+        starts = {(r.topic, r.partition): r.start for r in ranges}
         consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in ranges])
         heard = time.monotonic()
         while ends:
@@ -215,21 +254,52 @@ class KafkaFetcher:
                     raise silent_broker_error(self._bootstrap, where, self._timeout)
                 continue
             heard = time.monotonic()
-            messages, done = self._sort_out(found, ends)
+            messages, done, damaged = self._sort_out(found, ends, starts)
             yield from messages.items()
+            for place, batch in damaged.items():
+                end = self._offset_after(batch, ends[place], damage)
+                consumer.incremental_unassign([TopicPartition(*place)])
+                if end < ends[place]:
+                    starts[place] = end
+                    consumer.incremental_assign([TopicPartition(*place, end)])
+                else:
+                    del ends[place]
             if done and ends:
                 consumer.incremental_unassign([TopicPartition(*partition) for partition in done])
 
+    def _offset_after(self, batch: DamagedBatch, end: int, damage: DamageReport | None) -> int:
+        """Return where to continue, which is `end` unless damaged batches are skipped."""
+        if damage is None:
+            raise damage_error(batch)
+        after = min(end, offset_after(self._client, batch))
+        if after <= batch.offset:  # librdkafka reports damage before the intact messages around it
+            self._retries[batch] += 1
+            if self._retries[batch] > _MAX_RETRIES:
+                raise damage_error(batch)
+            return batch.offset
+        after = after if damage.skip else batch.offset
+        damage.found.append(
+            DamagedRange(batch.topic, batch.partition, batch.offset, after, batch.reason)
+        )
+        return after if damage.skip else end
+
     def _sort_out(
-        self, found: list[Any], ends: dict[tuple[str, int], int]
-    ) -> tuple[dict[str, list[FetchedMessage]], list[tuple[str, int]]]:
-        """Return the messages inside the ranges by topic; remove finished ones from `ends`."""
+        self,
+        found: list[Any],
+        ends: dict[tuple[str, int], int],
+        starts: dict[tuple[str, int], int],
+    ) -> tuple[dict[str, list[FetchedMessage]], list[tuple[str, int]], _Damaged]:
+        """Return the messages inside the ranges by topic, finished partitions, and damaged batches.
+
+        Removes finished partitions from `ends`, and advances `starts`.
+        """
+        damaged: _Damaged = {}
         messages: dict[str, list[FetchedMessage]] = {}
         done: list[tuple[str, int]] = []
         for m in found:
             topic, partition = m.topic(), m.partition()
             end = ends.get((topic, partition))
-            if end is None:
+            if end is None or (topic, partition) in damaged:
                 continue
             offset = m.offset()
             error = m.error()
@@ -238,17 +308,21 @@ class KafkaFetcher:
                     timestamp = clamp_timestamp(m.timestamp()[1])
                     message = FetchedMessage(partition, offset, timestamp, m.key(), m.value())
                     messages.setdefault(topic, []).append(message)
+                    starts[topic, partition] = offset + 1
                 reached = offset + 1 >= end
             elif _is_end(error):
                 reached = offset >= end
             elif _is_out_of_range(error):
                 raise retention_gap_error(topic, partition, max(offset, 0))
+            elif batch := damaged_batch(m, starts[topic, partition]):
+                damaged[topic, partition] = batch
+                continue
             else:
                 raise unreachable_error(self._bootstrap, error)
             if reached:
                 del ends[topic, partition]
                 done.append((topic, partition))
-        return messages, done
+        return messages, done, damaged
 
 
 def _offset_of_leader(result: Callable[[], Any]) -> int | None:

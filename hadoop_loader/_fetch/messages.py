@@ -14,16 +14,6 @@ import numpy.typing as npt
 
 from headworks._wire import HEADER_SIZE, MAGIC
 
-__all__ = [
-    "MAX_TIMESTAMP_MS",
-    "NO_SCHEMA",
-    "Bytes",
-    "FetchedMessage",
-    "MessageColumns",
-    "Numbers",
-    "clamp_timestamp",
-]
-
 Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 

@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from hadoop_loader._fetch.ranges import Watermarks
 from headworks.errors import UsageError
 
-__all__ = ["RewindPosition"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

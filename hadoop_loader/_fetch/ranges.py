@@ -21,21 +21,6 @@ from itertools import groupby, pairwise
 
 from headworks.errors import HeadworksError, UnreachableError
 
-__all__ = [
-    "DEFAULT_RECORD_BYTES",
-    "MIN_SPLIT_OFFSETS",
-    "FetchRange",
-    "OffsetGap",
-    "OffsetGapError",
-    "Watermarks",
-    "assign_to_tasks",
-    "consumer_assignments",
-    "estimated_bytes",
-    "new_ranges",
-    "no_leader_error",
-    "retention_gap_error",
-]
-
 OPEN_COST_BYTES = 500_000.0
 DEFAULT_RECORD_BYTES = 200.0
 MIN_SPLIT_OFFSETS = 5_000

@@ -13,21 +13,8 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.apis import ApiKey
-
-__all__ = [
-    "API_VERSIONS",
-    "FETCH",
-    "METADATA",
-    "FetchedPartition",
-    "PartitionLeader",
-    "fetch_request",
-    "metadata_request",
-    "parse_api_versions_response",
-    "parse_fetch_response",
-    "parse_metadata_response",
-    "request_frame",
-]
 
 API_VERSIONS = (ApiKey.API_VERSIONS, 0)
 METADATA = (ApiKey.METADATA, 4)
@@ -60,6 +47,11 @@ class FetchedPartition(NamedTuple):
     end: int  # last stable offset
     aborted: tuple[tuple[int, int], ...]  # (producer id, first offset) of each transaction
     records: memoryview  # record batches
+
+
+def error_name(error: int) -> str:
+    """Return the name of an error code of the protocol."""
+    return ErrorCode(error).name if error in ErrorCode.__members__.values() else f"error {error}"
 
 
 def request_frame(api: tuple[int, int], correlation: int, body: bytes = b"") -> bytes:

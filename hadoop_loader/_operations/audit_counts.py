@@ -29,8 +29,6 @@ from headworks.schema import subject_of
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-__all__ = ["CommitCountsPublisher", "audit_events"]
-
 _NAMESPACE = uuid.UUID("6f2d2c1e-6a0b-5a44-9d4f-6c8f3b1f7f30")
 _TIER = "hadoop"
 _LATE_MS = 3_600_000
@@ -71,13 +69,18 @@ def audit_events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[
 
 
 def _windows(found: TopicCommit, committed_ms: int) -> dict[int, dict[str, int]]:
-    """Return a topic's counts by window, late ones included. Lost messages are in window 0."""
+    """Return a topic's counts by window, late ones included.
+
+    Lost messages, and those in damaged batches, are in window 0: their times are unknown.
+    """
     windows = {int(window): dict(counts) for window, counts in found.windows.items()}
     for window, counts in windows.items():
         if window + WINDOW_MS + _LATE_MS <= committed_ms:
             counts["late"] = counts.get("loaded", 0)
     if found.lost:
         windows.setdefault(0, {"bytes": 0})["lost"] = found.lost
+    if found.damaged:
+        windows.setdefault(0, {"bytes": 0})["damaged"] = found.damaged
     return windows
 
 

@@ -4,6 +4,7 @@ Rules:
 
 - A mark promises, for every window before it, that at most 0.1 % of what producers have reported is
   missing in the table. It moves back if late messages reopen a window of the last day.
+- A table whose properties cannot be set stops no other one: `failures` names it.
 - While partitions of a topic have no leader, its mark does not advance.
 - Marks are stored in the warehouse, so each load checks what is new instead of all history.
 - The table of marks is a view over constants. Replacing it is atomic for readers.
@@ -18,26 +19,20 @@ import time
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
+from hadoop_loader._commit.catalog import Catalog
 from hadoop_loader._commit.commit_record import Commit
-from hadoop_loader._commit.roll_forward import Catalog
+from hadoop_loader._commit.table_failures import TableFailures, table_error
+from hadoop_loader._commit.topic_plans import MARKS_TABLE
 from hadoop_loader._storage.filesystem import AnyPath, write_atomically
 from hadoop_loader._tables.columns import STRING, TIMESTAMP, StructField
 from hadoop_loader._tables.sql_literals import string_literal
 from headworks._audit_counting import AUDIT_TOPIC, window_of
 from headworks.errors import UnreachableError
 
-__all__ = [
-    "MARKS_TABLE",
-    "PROPERTY",
-    "AuditLookup",
-    "CompletenessMarks",
-    "WindowSpan",
-    "audit_lookup",
-]
-
-MARKS_TABLE = "headworks_completeness"
 PROPERTY = "headworks.complete.until"
+MARKS_FILE = "complete.json"
 _COLUMNS = (
     StructField("topic", STRING, "topic of the table"),
     StructField("table_name", STRING, "the table"),
@@ -47,6 +42,7 @@ _COLUMNS = (
 _GRACE_MS = 60_000
 _LOOK_BACK_MS = 86_400_000
 _HOUR_MS = 3_600_000
+_UNPUBLISHED_MS = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +78,7 @@ def audit_lookup(store: str, bootstrap: str, registry: str) -> AuditLookup:
         except SQLAlchemyError as error:
             raise UnreachableError(
                 f"the audit's store has gone away: {error.__cause__ or error}",
-                fix="see to the database that the setting audit_store names",
+                fix="start the database that the setting audit_store names, or correct its address",
             ) from None
         finally:
             opened.close()
@@ -100,8 +96,10 @@ class CompletenessMarks:
         catalog: Catalog,
         lookup: AuditLookup,
         *,
+        failures: TableFailures | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
+        self.failures = failures or TableFailures(table_error, catalog.check, {})
         self._file = file
         self._catalog = catalog
         self._lookup = lookup
@@ -125,18 +123,26 @@ class CompletenessMarks:
             for topic, mark in self._lookup(spans).items()
             if topic in known or topic not in leaderless
         }
-        published = {topic: known[topic][1] for topic in marks if topic in known}
+        published = {
+            topic: known[topic][1]
+            for topic in marks
+            if topic in known and known[topic][1] != _UNPUBLISHED_MS
+        }
         for topic in sorted(marks):
             if _must_publish(marks[topic], published.get(topic)):
                 properties = {PROPERTY: _instant(marks[topic])}
-                self._catalog.set_properties(commit.tables[topic].files_table, properties)
-                published[topic] = marks[topic]
+                table = commit.tables[topic].files_table
+                if self.failures.attempt(
+                    table, partial(self._catalog.set_properties, table, properties)
+                ):
+                    published[topic] = marks[topic]
         if marks:
             tables = {topic: commit.tables[topic].table for topic in marks}
-            self._catalog.put_view(
-                MARKS_TABLE, _COLUMNS, _query(marks, tables, now), _VIEW_COMMENT, {}
-            )
-        self._write({topic: [marks[topic], published[topic]] for topic in marks})
+            query = _query(marks, tables, now)
+            put = partial(self._catalog.put_view, MARKS_TABLE, _COLUMNS, query, _VIEW_COMMENT, {})
+            self.failures.attempt(MARKS_TABLE, put)
+        # A mark that is in no table's properties is published by the next load.
+        self._write({t: [marks[t], published.get(t, _UNPUBLISHED_MS)] for t in marks})
         return marks
 
     def _read(self) -> dict[str, list[int]]:
@@ -151,6 +157,15 @@ class CompletenessMarks:
 
 
 _VIEW_COMMENT = "How far each table is complete, by the audit trail."
+
+
+def read_marks(state_folder: AnyPath) -> dict[str, int]:
+    """Return how far each topic's table is complete, in ms, as the last load marked it."""
+    try:
+        known = json.loads((state_folder / MARKS_FILE).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return {topic: mark for topic, (mark, _) in known.items()}
 
 
 def _since(known: list[int] | None) -> int | None:

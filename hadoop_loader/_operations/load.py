@@ -6,23 +6,23 @@ Rules:
   that the registry already had.
 - If there are no new messages and no new schemas, nothing is committed.
 - A topic that cannot be loaded keeps its offsets and is reported. It delays no other topic, and
-  neither does a partition without a leader.
+  neither does a partition without a leader, or one with a damaged batch.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hadoop_loader._commit.commit_builder import CommitBuilder, count_files_by_topic
 from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._commit.policy import QuarantineLimit, bytes_per_day
 from hadoop_loader._commit.report import (
-    LeaderlessPartitions,
     LoadReport,
     SkippedTopic,
     TaskReport,
+    UnreadPartitions,
     report_of,
 )
 from hadoop_loader._commit.task_results import (
@@ -31,29 +31,44 @@ from hadoop_loader._commit.task_results import (
     group_by_topic,
     mean_record_bytes,
     topic_commit,
+    without_topics,
 )
-from hadoop_loader._commit.topic_plans import TopicPlans, next_state, plan_topics, schema_changed
+from hadoop_loader._commit.topic_lives import changed_topics, check_cluster, is_new_life
+from hadoop_loader._commit.topic_plans import (
+    TopicPlans,
+    next_state,
+    plan_topics,
+    schema_changed,
+    store_texts,
+)
 from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
+from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
+from hadoop_loader._fetch.damage import DamagedRange, cut_ranges, damage_error
+from hadoop_loader._fetch.log_identity import LogIdentity
 from hadoop_loader._fetch.ranges import (
     FetchRange,
     OffsetGap,
     OffsetGapError,
     Watermarks,
     assign_to_tasks,
-    estimated_bytes,
     new_ranges,
     no_leader_error,
 )
 from hadoop_loader._storage.filesystem import AnyPath
 from hadoop_loader._tasks.load_task import LoadTask, TaskManifest, TopicManifest, TopicPlan
-from headworks.errors import HeadworksError
+from headworks._kafka.damaged_batch import DamagedBatch
+from headworks._native import COMPILED
+from headworks.errors import CorruptError, FindingsError
 
-__all__ = ["Load", "QuarantineLimitError", "make_tasks"]
-
+_MAX_READS = 5  # of a topic with damaged batches in several tasks
 _LOG = logging.getLogger(__name__)
+_SLOW = (
+    "the C extensions are missing, so Python decodes the messages, more than ten times as slowly; "
+    "fix: install gcc and Python's headers, and then install headworks again"
+)
 
 
-class QuarantineLimitError(HeadworksError):
+class QuarantineLimitError(FindingsError):
     """A topic has more bad messages than the limit allows."""
 
 
@@ -67,15 +82,19 @@ class _LoadPlan:
         default_factory=dict
     )  # lost messages to skip, by topic
     refused: list[SkippedTopic] = field(default_factory=list)
-    leaderless: list[LeaderlessPartitions] = field(default_factory=list)
+    leaderless: list[UnreadPartitions] = field(default_factory=list)
+    damaged: list[UnreadPartitions] = field(default_factory=list)
     evolved: list[str] = field(default_factory=list)  # topics with a new schema
     tasks: list[TaskReport] = field(default_factory=list)  # set once they have run
+    identity: LogIdentity = field(default_factory=LogIdentity)  # read before the end offsets
+    reborn: set[str] = field(default_factory=set)  # topics that were made again
 
     def skip_topic(self, topic: str, reason: str) -> None:
         """Leave a topic as it is, and report why."""
         self.refused.append(SkippedTopic(topic, reason))
         self.ranges = [r for r in self.ranges if r.topic != topic]
         self.leaderless = [one for one in self.leaderless if one.topic != topic]
+        self.damaged = [one for one in self.damaged if one.topic != topic]
         self.gaps.pop(topic, None)
         self.evolved = [t for t in self.evolved if t != topic]
 
@@ -92,7 +111,28 @@ class _LoadPlan:
             or "nothing was loaded yet",
             extra={"topic": topic, "partitions": list(away)},
         )
-        self.leaderless.append(LeaderlessPartitions(topic, offsets, str(error)))
+        self.leaderless.append(UnreadPartitions(topic, offsets, str(error)))
+
+    def end_before(self, damaged: Collection[DamagedRange]) -> None:
+        """End each partition before its first damaged batch, and report it."""
+        self.ranges = cut_ranges(self.ranges, damaged)
+        first = {(one.topic, one.partition): one for one in sorted(damaged, reverse=True)}
+        for topic in sorted({one.topic for one in damaged}):
+            found = [one for one in sorted(first.values()) if one.topic == topic]
+            offsets: dict[int, int | None] = {one.partition: one.start for one in found}
+            at = DamagedBatch(topic, found[0].partition, found[0].start, found[0].reason)
+            error = damage_error(at)
+            for one in found:
+                _LOG.error(
+                    "%s[%d] is loaded up to a damaged batch at offset %d: %s",
+                    topic,
+                    one.partition,
+                    one.start,
+                    one.reason,
+                    extra={"topic": topic, "partition": one.partition, "offset": one.start},
+                )
+            known = [one for one in self.damaged if one.topic != topic]
+            self.damaged = [*known, UnreadPartitions(topic, offsets, str(error))]
 
     @property
     def empty(self) -> bool:
@@ -115,29 +155,42 @@ class Load:
         self._context.on_step("planned")
         manifests: list[TaskManifest] = []
         if plan.ranges:
+            if not COMPILED:
+                _LOG.warning(_SLOW)
             with self._transaction.phase("read"):
-                manifests = self._read(plan, last)
+                manifests = self._read(plan, plan.ranges, last)
+                manifests = self._without_damage(plan, last, manifests)
             found = group_by_topic(manifests)
             check_coverage(plan.ranges, found)
             plan.tasks = [_task_report(manifest) for manifest in manifests]
             manifests = self._without_bad_topics(plan, found, manifests)
+            manifests = self._without_replaced_topics(plan, manifests)
         if plan.empty:
             self._transaction.remove_staging(last)
-            report = self._report(last.number if last else 0, None, plan)
+            report = self._report(last, None, plan)
         else:
             self._context.on_step("staged")
             commit = self._transaction.commit(self._build_commit(plan, manifests, last))
-            report = self._report(commit.number, commit, plan)
+            report = self._report(last, commit, plan)
             self._context.log.write_report(commit.number, report.as_dict())
         self._context.log.write_last_run(report.as_dict())
         return report
 
     def _plan(self, last: Commit | None) -> _LoadPlan:
         parts = self._context
-        topics = {t: ps for t, ps in parts.broker.partitions().items() if parts.policy.includes(t)}
+        failed = {skipped.topic for skipped in self._transaction.skipped_topics(last)}
+        topics = {
+            topic: partitions
+            for topic, partitions in parts.broker.partitions().items()
+            if parts.policy.includes(topic) and topic not in failed
+        }
+        identity = parts.broker.identify(topics)
+        check_cluster(last, identity)
         marks = parts.broker.watermarks(topics)
-        chosen = plan_topics(marks, parts.versions, last, parts.log, parts.policy)
-        plan = _LoadPlan(chosen, refused=list(chosen.refused))
+        chosen = plan_topics(
+            marks, parts.versions, last, parts.log, parts.policy, embedded=parts.embedded
+        )
+        plan = _LoadPlan(chosen, refused=list(chosen.refused), identity=identity)
         for topic, topic_plan in chosen.plans.items():
             self._plan_topic(plan, topic_plan, marks[topic], last)
             if away := sorted({*topics[topic]} - marks[topic].keys()):
@@ -151,7 +204,8 @@ class Load:
         marks: Mapping[int, Watermarks],
         last: Commit | None,
     ) -> None:
-        committed = last.committed(topic.topic) if last else {}
+        reborn = is_new_life(last, plan.identity, topic.topic)
+        committed = last.committed(topic.topic) if last and not reborn else {}
         skip = self._context.policy.skip_lost
         try:
             ranges, gaps = new_ranges(topic.topic, committed, marks, skip_lost=skip)
@@ -159,17 +213,62 @@ class Load:
             plan.refused.append(SkippedTopic(topic.topic, str(error)))
             return
         plan.ranges.extend(ranges)
+        if reborn and ranges:
+            topic = replace(topic, life=topic.life + 1)
+            plan.topics.plans[topic.topic] = topic
+            plan.reborn.add(topic.topic)
+            _LOG.warning(
+                "topic %s was deleted and made again: it is loaded from its first message on, and "
+                "the new rows have _topic_life %d",
+                topic.topic,
+                topic.life,
+                extra={"topic": topic.topic, "life": topic.life},
+            )
         if gaps:
             plan.gaps[topic.topic] = gaps
         before = last.tables.get(topic.topic) if last else None
         if schema_changed(topic, before) and (before is not None or ranges):
             plan.evolved.append(topic.topic)
 
-    def _read(self, plan: _LoadPlan, last: Commit | None) -> list[TaskManifest]:
+    def _read(
+        self, plan: _LoadPlan, ranges: Sequence[FetchRange], last: Commit | None
+    ) -> list[TaskManifest]:
         number = (last.number if last else 0) + 1
         staging, bins = self._transaction.staging(number), self._context.tasks
-        tasks = make_tasks(plan.ranges, plan.topics.plans, last, number, staging, bins)
-        return self._transaction.load(tasks, staging, sum(r.size for r in plan.ranges))
+        skip = self._context.policy.skip_damaged
+        tasks = [
+            replace(task, skip_damaged=skip)
+            for task in make_tasks(ranges, plan.topics.plans, last, number, staging, bins)
+        ]
+        return self._transaction.load(tasks, staging, sum(r.size for r in ranges))
+
+    def _without_damage(
+        self, plan: _LoadPlan, last: Commit | None, manifests: list[TaskManifest]
+    ) -> list[TaskManifest]:
+        """End the plan of each partition before its first damaged batch, and return its results.
+
+        Other tasks may have read the messages behind that batch. Their files hold messages of other
+        partitions too, so such a topic is read again.
+        """
+        if self._context.policy.skip_damaged:
+            return manifests
+        damaged: set[DamagedRange] = set()
+        for _ in range(_MAX_READS):
+            damaged |= {one for m in manifests for found in m.topics for one in found.damaged}
+            plan.end_before(damaged)
+            planned = {r.topic for r in plan.ranges}
+            covered = sorted(r for m in manifests for found in m.topics for r in found.ranges)
+            behind = {r.topic for r in covered if cut_ranges([r], damaged) != [r]}
+            unread = {one.topic for one in damaged} - planned
+            manifests = [without_topics(m, behind | unread) for m in manifests]
+            again = [r for r in plan.ranges if r.topic in behind]
+            if not again:
+                return manifests
+            manifests += self._read(plan, again, last)
+        raise CorruptError(
+            "damage spreads in the log while it is read; nothing is committed",
+            fix="see to the disks of the brokers, then load again",
+        )
 
     def _without_bad_topics(
         self, plan: _LoadPlan, found: ResultsByTopic, manifests: Sequence[TaskManifest]
@@ -179,23 +278,32 @@ class Load:
         for topic, parts in found.items():
             try:
                 _check_limit(topic, parts, self._context.policy.limit)
-            except QuarantineLimitError as error:
+                if any(part.quarantined for part in parts):
+                    self._transaction.failures.require(QUARANTINE_TABLE)
+            except FindingsError as error:
                 plan.skip_topic(topic, str(error))
                 skipped.add(topic)
-        return [
-            replace(
-                m,
-                files=tuple(f for f in m.files if f.topic not in skipped),
-                topics=tuple(t for t in m.topics if t.topic not in skipped),
-            )
-            for m in manifests
-        ]
+        return [without_topics(m, skipped) for m in manifests]
+
+    def _without_replaced_topics(
+        self, plan: _LoadPlan, manifests: Sequence[TaskManifest]
+    ) -> list[TaskManifest]:
+        """Skip the topics that were made again while they were read."""
+        read = {r.topic for r in plan.ranges}
+        changed = changed_topics(plan.identity, self._context.broker.identify(read), read)
+        for topic in changed:
+            plan.skip_topic(topic, "it was deleted, or made again, during the load; load again")
+        return [without_topics(m, changed) for m in manifests]
 
     def _build_commit(
         self, plan: _LoadPlan, manifests: Sequence[TaskManifest], last: Commit | None
     ) -> CommitBuilder:
         found, now = group_by_topic(manifests), self._transaction.now_ms()
         builder = self._transaction.new_commit(last, "load")
+        loaded = {r.topic for r in plan.ranges} | plan.gaps.keys()
+        builder.acknowledged = {t: r for t, r in builder.acknowledged.items() if t not in loaded}
+        builder.begin_lives(plan.reborn & loaded)
+        builder.identify(plan.identity, loaded)
         builder.advance_offsets(plan.ranges)
         builder.advance_offsets(
             _range_of_gap(t, gap) for t, gaps in plan.gaps.items() for gap in gaps
@@ -203,7 +311,7 @@ class Load:
         builder.files = [file for m in manifests for file in m.files]
         for topic in sorted({*found, *plan.evolved}):
             topic_plan = plan.topics.plans[topic]
-            self._context.log.schemas.put(topic_plan.latest.text)
+            store_texts(topic_plan, self._context.log)
             before = builder.tables.get(topic)
             size = mean_record_bytes(found.get(topic, ()), before.record_bytes if before else 200.0)
             builder.tables[topic] = next_state(topic_plan, before, builder.number, size)
@@ -219,15 +327,18 @@ class Load:
                 builder.tables[topic] = replace(builder.tables[topic], bytes_a_day=volume)
         return builder
 
-    def _report(self, number: int, commit: Commit | None, plan: _LoadPlan) -> LoadReport:
+    def _report(self, last: Commit | None, commit: Commit | None, plan: _LoadPlan) -> LoadReport:
+        known = commit or last
         return report_of(
-            number,
+            known.number if known else 0,
             commit,
             plan.topics.ungoverned,
-            plan.refused,
+            [*plan.refused, *self._transaction.skipped_topics(known)],
             dict(self._transaction.seconds),
             plan.leaderless,
             plan.tasks,
+            plan.damaged,
+            known.acknowledged if known else None,
         )
 
 
@@ -247,7 +358,6 @@ def make_tasks(
             packed,
             {t: plans[t] for t in {r.topic for r in packed}},
             staging,
-            estimated_bytes(packed, sizes),
         )
         for packed in assign_to_tasks(ranges, bins, sizes)
     ]

@@ -24,14 +24,13 @@ from hadoop_loader._storage.filesystem import AnyPath
 from headworks._server.metrics_page import MetricsEndpoint, MetricsPage
 from headworks.errors import UsageError
 
-__all__ = ["LoaderMetrics"]
-
 _PREFIX = "headworks_loader"
 _PER_TOPIC = {
     "rows": "rows in the topic's table",
     "files": "files of the topic's table",
     "quarantined": "messages set aside",
     "lost": "messages that retention removed before they were loaded",
+    "damaged": "messages in damaged batches that were skipped",
     "schema_version": "version of the schema that the table has",
     "loaded_timestamp_seconds": "when the topic was last loaded",
 }
@@ -70,6 +69,11 @@ class LoaderMetrics:
             "partitions that the last run skipped because they had no leader",
             registry=self._registry,
         )
+        self._damaged = Gauge(
+            f"{_PREFIX}_partitions_damaged",
+            "partitions that the last run loaded up to a damaged batch",
+            registry=self._registry,
+        )
         self._success = Gauge(
             f"{_PREFIX}_last_success_timestamp_seconds",
             "when a run last succeeded",
@@ -89,6 +93,7 @@ class LoaderMetrics:
         self._refused.set(len(report.refused))
         self._ungoverned.set(len(report.ungoverned))
         self._leaderless.set(sum(len(one.offsets) for one in report.leaderless))
+        self._damaged.set(sum(len(one.offsets) for one in report.damaged))
         self.refresh()
 
     def failed(self) -> None:
@@ -99,7 +104,7 @@ class LoaderMetrics:
         """Set the gauges to what the commit log says."""
         last = self._log.latest()
         for topic, state in (last.tables if last else {}).items():
-            for name in ("rows", "files", "quarantined", "lost"):
+            for name in ("rows", "files", "quarantined", "lost", "damaged"):
                 self._topics[name].labels(topic).set(getattr(state, name))
             self._topics["schema_version"].labels(topic).set(state.version)
             self._topics["loaded_timestamp_seconds"].labels(topic).set(state.loaded_ms / 1000)

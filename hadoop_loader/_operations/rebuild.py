@@ -3,8 +3,8 @@ place.
 
 Rules:
 
-- Every value becomes what Avro's schema resolution makes of it, by the same expressions as in the
-  topic's view. A change that Avro cannot resolve, or resolves to other values, is refused.
+- Every value becomes what Avro's schema resolution makes of it, by the same rules as in the topic's
+  view (`old_rows`). A change that Avro cannot resolve, or resolves to other values, is refused.
 - The new table is written beside the old one. The view then switches to it in one step, so no query
   reads a part of it.
 - Finished partitions are kept, so an interrupted rebuild continues. Unfinished ones are in a folder
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow.parquet as pq
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 from hadoop_loader._commit.commit_builder import CommitBuilder
 from hadoop_loader._commit.commit_record import Commit, TableState
 from hadoop_loader._commit.report import LoadReport, report_of
-from hadoop_loader._commit.roll_forward import projections_of
+from hadoop_loader._commit.table_history import field_ids_after, projections_of, table_history
 from hadoop_loader._commit.topic_plans import require_versions
 from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
 from hadoop_loader._storage.filesystem import (
@@ -32,20 +33,26 @@ from hadoop_loader._storage.filesystem import (
     remove_empty,
     remove_tree,
     sorted_glob,
-    sync_file,
+    write_durably,
 )
 from hadoop_loader._storage.fsync import sync_folder
 from hadoop_loader._storage.staging import StagedFile
-from hadoop_loader._tables.columns import PARTITION_COLUMN, table_columns
-from hadoop_loader._tables.sql_literals import string_literal
-from hadoop_loader._tables.views import SchemaProjection, rebuild_query
+from hadoop_loader._tables.columns import table_columns
+from hadoop_loader._tables.old_rows import (
+    SchemaProjection,
+    check_resolves,
+    file_columns,
+    row_values,
+)
+from hadoop_loader._tasks.latest_rows import TableHistory
 from hadoop_loader._tasks.load_task import WriterSchema
+from hadoop_loader._tasks.rewrite_task import RewriteTask
 from headworks.errors import CorruptError, UsageError
 from headworks.schema import parse, subject_of
 
-__all__ = ["REBUILD_FOLDER", "Rebuild"]
-
 REBUILD_FOLDER = ".rebuild"
+_FINISHED = "_SUCCESS"  # in the folder of a partition that was rewritten
+_MAX_TABLE_STEM = 200  # characters: folders take names of 255, metastores of 256
 
 
 class Rebuild:
@@ -68,18 +75,19 @@ class Rebuild:
                 f"topic {topic} has no table in {self._context.root}",
                 fix="`headworks load status` lists those that have one",
             )
+        self._transaction.failures.require(state.files_table)
         latest = self._latest(topic)
         key = self._context.log.schemas.put(latest.text)
         folder = self._context.root / REBUILD_FOLDER / state.table
         last = self._forget_others(folder, key, last)
         builder = self._transaction.new_commit(last, "rebuild")
-        query = self._query(state, latest, builder.number)
+        ids = field_ids_after(state, latest.text, self._context.log)
+        history = self._history(state, latest, builder.number)
         self._context.on_step("planned")
         with self._transaction.phase("rewrite"):
-            for day in builder.days(state.files_table):
-                self._day(builder, topic, state, day, query, folder / key)
+            self._rewrite(builder, topic, history, folder / key)
         taken = {name for s in last.tables.values() for name in (s.table, s.files_table)}
-        new = f"{state.table}__{builder.number}"
+        new = f"{state.table[:_MAX_TABLE_STEM]}__{builder.number}"
         while new in taken:  # a topic may have that name
             new += "_"
         builder.files = [replace(file, table=new) for file in builder.files]
@@ -90,11 +98,13 @@ class Rebuild:
             source=new,
             projections=[[builder.number, latest.version, latest.schema_id, key]],
             files=len(builder.files),
+            field_ids=self._context.log.field_ids.put(ids.text),
         )
         self._context.on_step("staged")
         # All of it was written for this number or an earlier one: no other loader can commit it.
         used = sorted_glob(folder, "*/*")
         commit = self._transaction.commit(builder)
+        self._transaction.failures.require(new)
         for path in used:
             remove_tree(path)
         remove_empty(folder / key)
@@ -112,38 +122,64 @@ class Rebuild:
             )
         return versions[-1]
 
-    def _query(self, state: TableState, latest: WriterSchema, number: int) -> str:
+    def _history(self, state: TableState, latest: WriterSchema, number: int) -> TableHistory:
+        """Return the schemas of the old files; IncompatibleError if rows cannot follow the latest.
+
+        Also raises SchemaError if no table can hold the latest schema.
+        """
         schema = parse(latest.text, strict=False)
         table_columns(schema)
-        source = self._context.catalog.source_of(state.files_table)
-        history = projections_of(state, self._context.log)
-        return rebuild_query(source, history, SchemaProjection(number, latest.version, schema))
+        projections = projections_of(state, self._context.log)
+        files = file_columns(projections)
+        for projection in projections:
+            check_resolves(projection, SchemaProjection(number, latest.version, schema))
+            row_values(projection.schema, schema, files)
+        return table_history(state, self._context.log, number, latest.text)
 
-    def _day(
+    def _rewrite(
+        self, builder: CommitBuilder, topic: str, history: TableHistory, folder: AnyPath
+    ) -> None:
+        """Add the files of every partition, and rewrite those that no earlier rebuild has."""
+        table = builder.tables[topic].files_table
+        sources = {d: found for d in builder.days(table) if (found := builder.sources(table, d))}
+        begun = {day: _begun(day, found) for day, found in sources.items()}
+        folders = {day: self._done_before(folder, begun[day]) for day in sources}
+        left = [day for day, done in folders.items() if done is None]
+        for i in range(0, len(left), self._context.tasks):
+            jobs = []
+            for day in left[i : i + self._context.tasks]:
+                folders[day] = staging = folder / f"{begun[day]}{self._transaction.writer_id}"
+                jobs.append(
+                    RewriteTask(
+                        builder.number,
+                        topic,
+                        table,
+                        day,
+                        tuple(sources[day]),
+                        staging,
+                        history=history,
+                        every=True,
+                    )
+                )
+            self._context.jobs.rewrite(jobs)
+            for job in jobs:
+                write_durably(job.staging / _FINISHED, "")
+        for day, done in folders.items():
+            if done is not None:
+                self._take_in(builder, topic, table, day, sources[day], done)
+
+    def _take_in(
         self,
         builder: CommitBuilder,
         topic: str,
-        state: TableState,
+        table: str,
         day: str,
-        query: str,
-        folder: AnyPath,
+        sources: Sequence[AnyPath],
+        done: AnyPath,
     ) -> None:
-        """Add the files of one partition, and rewrite it unless an earlier rebuild has."""
-        sources = builder.sources(state.files_table, day)
-        if not sources:
-            return
-        names = "\n".join(str(path) for path in sources)
-        begun = f"{day}-{hashlib.sha256(names.encode()).hexdigest()[:16]}-"
-        done = self._done_before(folder, begun)
-        if done is None:
-            done = folder / f"{begun}{self._transaction.writer_id}"
-            folder.mkdir(parents=True, exist_ok=True)
-            self._context.jobs.export(
-                f"{query} WHERE {PARTITION_COLUMN} = {string_literal(day)}", done
-            )
+        """Add the files of one partition, which are in `done`."""
         rows = 0
-        for path in sorted_glob(done, "part-*.parquet"):
-            sync_file(path)
+        for path in sorted_glob(done, "*/*.parquet"):
             n = pq.read_metadata(parquet_source(path)).num_rows
             name = f"load-{builder.number:08d}-{uuid.uuid4().hex[:12]}.parquet"
             rows += n
@@ -153,7 +189,7 @@ class Rebuild:
         if rows != expected:
             remove_tree(done)
             raise CorruptError(
-                f"partition {day} of {state.table} has {expected} rows, and {rows} were rewritten; "
+                f"partition {day} of {table} has {expected} rows, and {rows} were rewritten; "
                 "nothing is changed",
                 fix="rebuild again",
             )
@@ -161,7 +197,7 @@ class Rebuild:
     def _done_before(self, folder: AnyPath, begun: str) -> AnyPath | None:
         """Return the folder of a finished partition, and remove unfinished ones."""
         for path in sorted_glob(folder, f"{begun}*"):
-            if (path / "_SUCCESS").exists():
+            if (path / _FINISHED).exists():
                 return path
             if self._context.fenced:
                 remove_tree(path)
@@ -175,3 +211,9 @@ class Rebuild:
         for path in others:
             remove_tree(path)
         return last
+
+
+def _begun(day: str, sources: Sequence[AnyPath]) -> str:
+    """Return how the folder of a partition's rebuilt files begins: other files, another folder."""
+    names = "\n".join(str(path) for path in sources)
+    return f"{day}-{hashlib.sha256(names.encode()).hexdigest()[:16]}-"

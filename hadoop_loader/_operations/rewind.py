@@ -22,21 +22,25 @@ import pyarrow.parquet as pq
 from hadoop_loader._commit.commit_builder import CommitBuilder
 from hadoop_loader._commit.commit_record import Commit, TableState
 from hadoop_loader._commit.report import LoadReport, report_of
+from hadoop_loader._commit.table_history import table_history
 from hadoop_loader._commit.task_results import (
     LoadedCounts,
     check_coverage,
     group_by_topic,
     topic_commit,
 )
-from hadoop_loader._commit.topic_plans import next_state, plan_topics
+from hadoop_loader._commit.topic_lives import check_same_topic
+from hadoop_loader._commit.topic_plans import next_state, plan_topics, store_texts
 from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
-from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
+from hadoop_loader._decode.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
+from hadoop_loader._fetch.damage import DamageReport
 from hadoop_loader._fetch.messages import FetchedMessage
 from hadoop_loader._fetch.position import RewindPosition
 from hadoop_loader._fetch.ranges import FetchRange, no_leader_error
 from hadoop_loader._operations.load import make_tasks
 from hadoop_loader._storage.filesystem import AnyPath, parquet_source
 from hadoop_loader._storage.staging import StagedFile
+from hadoop_loader._tasks.latest_rows import TableHistory
 from hadoop_loader._tasks.load_task import (
     LoadTask,
     TaskManifest,
@@ -46,8 +50,6 @@ from hadoop_loader._tasks.load_task import (
 )
 from hadoop_loader._tasks.rewrite_task import DroppedRows, RewriteResult, RewriteTask
 from headworks.errors import FindingsError, UsageError
-
-__all__ = ["Requeue", "Rewind"]
 
 
 class _RowReplacement:
@@ -66,6 +68,7 @@ class _RowReplacement:
                 f"topic {topic} has no table in {self._context.root}",
                 fix="`headworks load status` lists those that have one",
             )
+        self._transaction.failures.require(state.files_table, QUARANTINE_TABLE)
         found = plan_topics(
             [topic], self._context.versions, last, self._context.log, self._context.policy
         )
@@ -78,13 +81,33 @@ class _RowReplacement:
             )
         return last, state, found.plans[topic]
 
+    def _new_commit(self, last: Commit, kind: str, plan: TopicPlan) -> CommitBuilder:
+        """Return the builder of a commit that gives the topic's table its latest schema."""
+        check_same_topic(last, self._context.broker.identify([plan.topic]), plan.topic)
+        builder = self._transaction.new_commit(last, kind)
+        before = builder.tables[plan.topic]
+        store_texts(plan, self._context.log)
+        builder.tables[plan.topic] = next_state(plan, before, builder.number, before.record_bytes)
+        return builder
+
     def _without(
         self, builder: CommitBuilder, topic: str, table: str, dropped: DroppedRows
     ) -> list[RewriteResult]:
         """Stage a table's partitions without the dropped rows, and relocate them."""
         staging = self._transaction.staging(builder.number)
+        own = table != QUARANTINE_TABLE
         jobs = [
-            RewriteTask(builder.number, topic, table, day, tuple(sources), staging, dropped)
+            RewriteTask(
+                builder.number,
+                topic,
+                table,
+                day,
+                tuple(sources),
+                staging,
+                dropped,
+                () if own else QUARANTINE_COLUMNS,
+                self._history(builder, topic) if own else None,
+            )
             for day in builder.days(table)
             if (sources := builder.sources(table, day))
         ]
@@ -105,9 +128,6 @@ class _RowReplacement:
         replaced: LoadedCounts,
     ) -> LoadReport:
         topic, now = plan.topic, self._transaction.now_ms()
-        self._context.log.schemas.put(plan.latest.text)
-        before = builder.tables[topic]
-        builder.tables[topic] = next_state(plan, before, builder.number, before.record_bytes)
         builder.files.extend(files)
         new = sum(f.table == plan.table for f in files)
         builder.count(topic, topic_commit(parts, new, instead=replaced), now)
@@ -115,7 +135,11 @@ class _RowReplacement:
         commit = self._transaction.commit(builder)
         report = report_of(commit.number, commit, seconds=dict(self._transaction.seconds))
         self._context.log.write_report(commit.number, report.as_dict())
+        self._transaction.failures.require(plan.table, QUARANTINE_TABLE)
         return report
+
+    def _history(self, builder: CommitBuilder, topic: str) -> TableHistory:
+        return table_history(builder.tables[topic], self._context.log, builder.number)
 
     def _nothing(self, last: Commit) -> LoadReport:
         self._transaction.remove_staging(last)
@@ -133,7 +157,7 @@ class Rewind(_RowReplacement):
         if not ranges:
             return self._nothing(last)
         self._context.on_step("planned")
-        builder = self._transaction.new_commit(last, "rewind")
+        builder = self._new_commit(last, "rewind", plan)
         with self._transaction.phase("read"):
             staging, bins = self._transaction.staging(builder.number), self._context.tasks
             tasks = make_tasks(ranges, {topic: plan}, last, builder.number, staging, bins)
@@ -142,8 +166,12 @@ class Rewind(_RowReplacement):
             check_coverage(ranges, found)
         with self._transaction.phase("rewrite"):
             starts = {r.partition: r.start for r in ranges}
-            old = self._without(builder, topic, state.files_table, DroppedRows(None, starts))
-            bad = self._without(builder, topic, QUARANTINE_TABLE, DroppedRows(topic, starts))
+            old = self._without(
+                builder, topic, state.files_table, DroppedRows(None, starts, plan.life)
+            )
+            bad = self._without(
+                builder, topic, QUARANTINE_TABLE, DroppedRows(topic, starts, plan.life)
+            )
         _check_no_loss(topic, found[topic], [*old, *bad])
         replaced = _replaced(old, bad)
         files = [f for m in manifests for f in m.files]
@@ -179,7 +207,7 @@ class Requeue(_RowReplacement):
     def run(self, topic: str) -> LoadReport:
         """Move the messages that can be decoded now into the table; the rest stay in quarantine."""
         last, _, plan = self._begin(topic)
-        builder = self._transaction.new_commit(last, "requeue")
+        builder = self._new_commit(last, "requeue", plan)
         sources = [
             file
             for day in builder.days(QUARANTINE_TABLE)
@@ -187,36 +215,52 @@ class Requeue(_RowReplacement):
         ]
         self._context.on_step("planned")
         with self._transaction.phase("read"):
-            manifest = self._read(builder, plan, sources)
-        if not sum(t.rows for t in manifest.topics):
+            each = [self._read(builder, plan, sources, life) for life in range(1, plan.life + 1)]
+        topics = [t for manifest in each for t in manifest.topics]
+        if not sum(t.rows for t in topics):
             return self._nothing(last)
         with self._transaction.phase("rewrite"):
             every = DroppedRows(topic, dict.fromkeys(last.committed(topic), 0))
             bad = self._without(builder, topic, QUARANTINE_TABLE, every)
-        _check_no_loss(topic, manifest.topics, bad)
-        return self._take_in(builder, plan, manifest.topics, manifest.files, _replaced([], bad))
+        _check_no_loss(topic, topics, bad)
+        files = [file for manifest in each for file in manifest.files]
+        return self._take_in(builder, plan, topics, files, _replaced([], bad))
 
     def _read(
-        self, builder: CommitBuilder, plan: TopicPlan, sources: Sequence[AnyPath]
+        self, builder: CommitBuilder, plan: TopicPlan, sources: Sequence[AnyPath], life: int
     ) -> TaskManifest:
+        """Decode the messages of one life of the topic."""
+        plan = replace(plan, life=life)
         nothing = (FetchRange(plan.topic, 0, 0, 0),)
         staging = self._transaction.staging(builder.number)
         task = LoadTask(builder.number, nothing, {plan.topic: plan}, staging)
-        return run_load_task(task, _QuarantineFetcher(sources))
+        return run_load_task(task, _QuarantineFetcher(sources, life))
 
 
 class _QuarantineFetcher:
-    """A fetcher that reads the messages of the quarantine table."""
+    """A fetcher that reads the messages of the quarantine table, of one life of the topic."""
 
-    def __init__(self, sources: Sequence[AnyPath]) -> None:
+    def __init__(self, sources: Sequence[AnyPath], life: int) -> None:
         self._sources = sources
+        self._life = life
 
-    def fetch(self, ranges: Sequence[FetchRange]) -> Iterator[tuple[str, list[FetchedMessage]]]:
+    def fetch(
+        self,
+        ranges: Sequence[FetchRange],
+        damage: DamageReport | None = None,  # noqa: ARG002
+    ) -> Iterator[tuple[str, list[FetchedMessage]]]:
         """Return every quarantined message of the ranges' single topic, whatever the ranges."""
         (topic,) = {r.topic for r in ranges}
         for source in self._sources:
-            for batch in pq.ParquetFile(parquet_source(source)).iter_batches(10_000):
+            for batch in pq.ParquetFile(
+                parquet_source(source), page_checksum_verification=True
+            ).iter_batches(10_000):
                 rows: Any = batch.filter(pc.field("topic") == topic)
+                if "_topic_life" in rows.schema.names:
+                    lives: Any = pc.fill_null(rows.column("_topic_life"), 1)
+                    rows = rows.filter(pc.equal(lives, pa.scalar(self._life, pa.int32())))
+                elif self._life > 1:
+                    continue
                 stamps = rows.column("_timestamp").cast(pa.int64()).to_pylist()  # microseconds
                 names = ("_partition", "_offset", "key", "value")
                 partitions, offsets, keys, values = (

@@ -20,8 +20,6 @@ from typing import Protocol
 
 from hadoop_loader._commit.report import LoadReport
 
-__all__ = ["RunListener", "ScheduledLoader", "load_every"]
-
 
 class ScheduledLoader(Protocol):
     """An open warehouse."""

@@ -22,8 +22,6 @@ from hadoop_loader._storage.filesystem import AnyPath
 from headworks._server.metrics_page import MetricsEndpoint
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
-__all__ = ["RunRecorder", "WarehouseService", "load_until_signal"]
-
 _LOG = logging.getLogger("hadoop_loader._operations.schedule")
 _CHECK_SECONDS = 5.0
 _Progress = Callable[[str, float | None], None] | None
@@ -69,7 +67,7 @@ class RunRecorder:
         """Log and record a run that failed, as the `in_a_row - 1` runs before it did."""
         again = f" ({in_a_row} times in a row now)" if in_a_row > 1 else ""
         _LOG.error(
-            "the run failed%s, and the next one takes it up: %s",
+            "the run failed%s, and the next one finishes its work: %s",
             again,
             error if isinstance(error, HeadworksError) else repr(error),
             extra={"failed_in_a_row": in_a_row},

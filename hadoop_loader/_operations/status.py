@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import Commit, TableState
+from hadoop_loader._commit.topic_lives import check_cluster, is_new_life
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
+from hadoop_loader._fetch.damage import DamageReport
 from hadoop_loader._fetch.kafka_log import KafkaLog
 from hadoop_loader._fetch.ranges import FetchRange, Watermarks, no_leader_error
 from hadoop_loader._storage.filesystem import AnyPath
 from headworks._kafka.client_properties import client_properties
 from headworks.errors import HeadworksError, UsageError
-
-__all__ = ["Lag", "compute_lag", "warehouse_status"]
 
 Lag = tuple[int, float | None]  # messages, and minutes
 _FIRST_FETCH_BYTES = 64 << 10  # the broker returns a larger first batch all the same
@@ -33,13 +34,14 @@ def warehouse_status(root: AnyPath, bootstrap: str | None = None) -> dict[str, A
     """
     if not (root / "_headworks" / "commits").is_dir():
         raise UsageError(
-            f"{root} is no warehouse: nothing was ever loaded into it",
+            f"{root} is not a warehouse: it holds no commits",
             fix="run `headworks load run`, or give --warehouse or --data-dir",
         )
     log = CommitLog(root / "_headworks")
     last = log.latest()
     tables = last.tables if last else {}
-    lags, broker_error = _fetch_lags(bootstrap, last) if bootstrap and last else ({}, None)
+    asked = _fetch_lags(bootstrap, last) if bootstrap and last else ({}, None, [])
+    lags, broker_error, gone = asked
     report = log.last_run() or {}
     return {
         "load": last.number if last else 0,
@@ -47,8 +49,11 @@ def warehouse_status(root: AnyPath, bootstrap: str | None = None) -> dict[str, A
         "broker_error": broker_error,
         "ungoverned": report.get("ungoverned", []),
         "refused": _refused(report, tables),
+        "acknowledged": report.get("acknowledged", []),
         "leaderless": report.get("leaderless", []),
+        "damaged": report.get("damaged", []),
         "unmarked": report.get("unmarked"),
+        "gone": gone,
         "topics": [
             _topic(topic, state, last, lags.get(topic)) for topic, state in sorted(tables.items())
         ],
@@ -70,11 +75,18 @@ def compute_lag(
     return behind, round(max(0.0, now - oldest_ms / 1000) / 60, 1)
 
 
-def _fetch_lags(bootstrap: str, last: Commit) -> tuple[dict[str, Lag], str | None]:
+def _fetch_lags(bootstrap: str, last: Commit) -> tuple[dict[str, Lag], str | None, list[str]]:
+    """Return the lag of each topic, why some are missing, and the topics that are deleted."""
     client = client_properties(bootstrap)
     try:
         broker = KafkaLog(client)
         known = broker.partitions()
+        identity = broker.identify(known.keys() & last.tables.keys())
+        check_cluster(last, identity)
+        made_again: dict[str, dict[str, int]] = {
+            t: {} for t in known if is_new_life(last, identity, t)
+        }
+        last = replace(last, offsets={**last.offsets, **made_again})
         marks = broker.watermarks({t: known[t] for t in last.tables if t in known})
         missing = {t: [p for p in known[t] if p not in found] for t, found in marks.items()}
         led = {topic: found for topic, found in marks.items() if not missing[topic]}
@@ -83,11 +95,10 @@ def _fetch_lags(bootstrap: str, last: Commit) -> tuple[dict[str, Lag], str | Non
             topic: compute_lag(last.committed(topic), found, oldest.get(topic), now)
             for topic, found in led.items()
         }
-        return lags, "; ".join(
-            no_leader_error(t, ps).message for t, ps in missing.items() if ps
-        ) or None
+        away = "; ".join(no_leader_error(t, ps).message for t, ps in missing.items() if ps)
+        return lags, away or None, sorted(last.tables.keys() - known.keys())
     except HeadworksError as error:
-        return {}, error.message
+        return {}, error.message, []
 
 
 def _oldest(
@@ -106,7 +117,7 @@ def _oldest(
     ]
     oldest: dict[str, int] = {}
     with BrokerFetcher(client, partition_max_bytes=_FIRST_FETCH_BYTES) as fetcher:
-        for topic, messages in fetcher.fetch(firsts):
+        for topic, messages in fetcher.fetch(firsts, DamageReport(skip=False)):
             first = min(message.timestamp for message in messages)
             oldest[topic] = min(first, oldest.get(topic, first))
     return oldest
@@ -132,6 +143,7 @@ def _topic(topic: str, state: TableState, last: Commit | None, lag: Lag | None) 
         "files": state.files,
         "quarantined": state.quarantined,
         "lost": state.lost,
+        "damaged": state.damaged,
         "load": state.load,
         "loaded_ms": state.loaded_ms,
         "offsets": last.committed(topic) if last else {},

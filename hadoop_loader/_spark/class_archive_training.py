@@ -31,7 +31,8 @@ def train(data: Path, archive: Path) -> None:
         catalog.prepare(config.metastore)
         columns = (StructField("n", ScalarColumn("int")), *METADATA_COLUMNS)
         catalog.put_table("t", columns, data / "t", "A table.", {"a": "b"})
-        view = f"SELECT CASE WHEN _load < 2 THEN 1 ELSE n END AS n FROM {catalog.source_of('t')}"
+        source = catalog.source_of("t")
+        view = f"SELECT CASE WHEN coalesce(_load, 0) < 2 THEN 1 ELSE n END AS n FROM {source}"
         catalog.put_view("t", columns[:1], view, "A view.", {"a": "b"})
         catalog.add_days("t", ["2013-01-31"])
         catalog.relocate("t", {"2013-01-31": data / "u"})

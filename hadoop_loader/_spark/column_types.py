@@ -24,8 +24,6 @@ from hadoop_loader._tables.columns import (
 )
 from headworks.errors import IncompatibleError
 
-__all__ = ["struct_of"]
-
 _SCALARS: dict[type[Any], ColumnType] = {
     types.BooleanType: BOOLEAN,
     types.ByteType: INT,

@@ -52,10 +52,10 @@ from headworks.errors import CorruptError, UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
 from headworks.schema import Record, parse, subject_of
 
-__all__ = ["HeadworksSource"]
-
 _FLUSH_SECONDS = 60  # seconds
 _OPTIONS = ("topic", "bootstrap", "registry", "start", "bad", "key")
+# Columns of a table that only a load can fill.
+_OF_LOADS = ("_load", "_topic_life", "_written")
 
 
 class HeadworksSource(DataSource):
@@ -124,6 +124,7 @@ class _TopicReader:
         self._client = client
         self._plan = plan
         self._skip_bad = options.get("bad", "fail") == "skip"
+        self._start = RewindPosition.parse(options.get("start", "earliest"))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Iterate over the rows of one range as record batches."""
@@ -142,10 +143,6 @@ class _TopicReader:
 class _BatchReader(_TopicReader, DataSourceReader):
     """Reads a topic as it is when the query is planned."""
 
-    def __init__(self, client: Mapping[str, Any], plan: TopicPlan, options: Mapping[str, str]):
-        super().__init__(client, plan, options)
-        self._start = RewindPosition.parse(options.get("start", "earliest"))
-
     def partitions(self) -> Sequence[InputPartition]:
         """Return a range for each partition of the topic that has messages."""
         log = KafkaLog(self._client)
@@ -161,10 +158,6 @@ class _BatchReader(_TopicReader, DataSourceReader):
 
 class _StreamReader(_TopicReader, DataSourceStreamReader):
     """Reads a topic in Spark's micro-batches; Spark stores the offsets."""
-
-    def __init__(self, client: Mapping[str, Any], plan: TopicPlan, options: Mapping[str, str]):
-        super().__init__(client, plan, options)
-        self._start = RewindPosition.parse(options.get("start", "earliest"))
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Return the offsets at which a new stream starts."""
@@ -204,7 +197,7 @@ class _RowSink:
     def write(self, topic: str, table: str, rows: Any, days: object) -> None:  # noqa: ARG002
         """Collect rows; CorruptError for a bad message if `strict`."""
         if table != QUARANTINE_TABLE:
-            names = [name for name in rows.schema.names if name != "_load"]
+            names = [name for name in rows.schema.names if name not in _OF_LOADS]
             self._batches.extend(rows.select(names).combine_chunks().to_batches())
         elif self._strict is not None:
             bad = rows.slice(0, 1).to_pylist()[0]
@@ -260,7 +253,7 @@ class _EventWriter(DataSourceArrowWriter):
             raise UnreachableError(
                 f"broker {self._client['bootstrap.servers']} did not take the rows of a task: "
                 f"{failed[0] if failed else f'{left} left after {_FLUSH_SECONDS} s'}",
-                fix="what it took stays in the topic, and sending again sends it again",
+                fix="acknowledged messages stay in the topic, and another attempt duplicates them",
             )
         return _SentRows(sent)
 
@@ -330,8 +323,8 @@ def _latest_plan(topic: str, registry: str) -> TopicPlan:
 
 
 def _columns(plan: TopicPlan) -> tuple[Any, ...]:
-    """Return the columns of a table of the topic, except `_load`."""
-    metadata = (f for f in METADATA_COLUMNS if f.name != "_load")
+    """Return the columns of a table of the topic, except those that a load gives."""
+    metadata = (f for f in METADATA_COLUMNS if f.name not in _OF_LOADS)
     return (*table_columns(parse(plan.latest.text, strict=False)), *metadata)
 
 

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hadoop_loader._commit.table_failures import table_error
 from hadoop_loader._storage.filesystem import AnyPath
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
-__all__ = ["SessionError", "disk_error", "first_line", "raising_session_errors"]
-
-_RETRY_HINT = "nothing is lost: the next run takes up what this one left"
+_MAX_REASON_CHARACTERS = 500
+_RETRY_HINT = "nothing is lost, and the next run finishes the work of this one"
 _REBUILD_HINT = (
     " (one that is damaged may be moved away: the next load makes it again, tables and all)"
 )
@@ -59,12 +59,29 @@ def raising_session_errors(root: AnyPath, metastore: Path | str) -> Iterator[Non
         raise disk_error(root, error) from None
 
 
+def metastore_table_error(error: Exception) -> HeadworksError | None:
+    """Return the error of one table for an exception of Spark, its metastore, or the disk.
+
+    Returns None if the exception concerns all tables: the JVM has ended.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    if isinstance(error, (Py4JJavaError, PySparkException)):
+        return SessionError(
+            f"the metastore says {first_line(error)[:_MAX_REASON_CHARACTERS]}",
+            fix="repair the table in the metastore, or drop it and its view there: the next run "
+            "defines them again, with all partitions",
+        )
+    return table_error(error)
+
+
 def disk_error(root: AnyPath, error: OSError) -> UsageError:
     """Return the error for a file under `root` that could not be read or written."""
     where = f" ({error.filename})" if error.filename else ""
     return UsageError(
         f"warehouse {root}: {error.strerror or error}{where}",
-        fix=f"make room, or give back the right to write there, then run again; {_RETRY_HINT}",
+        fix=f"free space, or restore the permission to write there, then run again; {_RETRY_HINT}",
     )
 
 

@@ -13,17 +13,21 @@ from typing import Any
 from headworks._server.security.exposure import is_loopback, parse_listen
 from headworks.errors import UnreachableError, UsageError
 
-__all__ = ["serve"]
+
+def parse_address(listen: str, option: str = "HiveServer2 address") -> tuple[str, int]:
+    """Return host and port. Raises UsageError, before anything starts, unless it is loopback."""
+    host, port = parse_listen(listen, option)
+    if not is_loopback(host):
+        raise UsageError(
+            f"other machines can reach {host}, and HiveServer2 does not authenticate clients",
+            fix="serve on 127.0.0.1; from elsewhere, come through an SSH tunnel",
+        )
+    return host, port
 
 
 def serve(spark: Any, host: str, port: int, *, timeout: float = 60.0) -> tuple[str, int]:
     """Start HiveServer2 in the session's JVM, and return its address once it listens."""
-    host, port = parse_listen(f"{host}:{port}", "HiveServer2 address")
-    if not is_loopback(host):
-        raise UsageError(
-            f"HiveServer2 has no authentication and does not listen on {host!r}",
-            fix="serve on 127.0.0.1; from elsewhere, come through an SSH tunnel",
-        )
+    host, port = parse_address(f"{host}:{port}")
     port = _free_port(host, port)
     settings = {
         "hive.server2.thrift.port": str(port),

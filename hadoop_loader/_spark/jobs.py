@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._spark.errors import disk_error, first_line
-from hadoop_loader._storage.filesystem import AnyPath, hadoop_uri
 from hadoop_loader._tasks.load_task import LoadTask, TaskManifest, run_load_task
 from hadoop_loader._tasks.rewrite_task import RewriteResult, RewriteTask, run_rewrite_task
 from headworks.errors import HeadworksError
 
-__all__ = ["SparkJobs", "TaskError"]
+_Task = TypeVar("_Task", LoadTask, RewriteTask)
+_Result = TypeVar("_Result")
 
 
 class TaskError(HeadworksError):
@@ -44,15 +44,11 @@ class SparkJobs:
 
     def load(self, tasks: Sequence[LoadTask]) -> list[TaskManifest]:
         """Run load tasks; raises the first HeadworksError of a task."""
-        return self._run(partial(_load, self._client), tasks)
+        return self._run(partial(_guarded, partial(_load, self._client)), tasks)
 
     def rewrite(self, rewrites: Sequence[RewriteTask]) -> list[RewriteResult]:
         """Rewrite partitions; raises the first HeadworksError of a task."""
-        return self._run(_rewrite, rewrites)
-
-    def export(self, query: str, folder: AnyPath) -> None:
-        """Write the rows of a query to Parquet files in a new folder."""
-        self._spark.sql(query).write.option("compression", "zstd").parquet(hadoop_uri(folder))
+        return self._run(partial(_guarded, run_rewrite_task), rewrites)
 
     def _run(self, work: Callable[[Any], Iterator[Any]], tasks: Sequence[Any]) -> list[Any]:
         from py4j.protocol import Py4JJavaError
@@ -72,29 +68,21 @@ class SparkJobs:
         return list(found)
 
 
-def _load(client: Mapping[str, Any], task: LoadTask) -> Iterator[TaskManifest | _TaskFailure]:
+def _load(client: Mapping[str, Any], task: LoadTask) -> TaskManifest:
+    with BrokerFetcher(client) as fetcher:
+        return run_load_task(task, fetcher)
+
+
+def _guarded(work: Callable[[_Task], _Result], task: _Task) -> Iterator[_Result | _TaskFailure]:
+    """Yield the result of a task, or the error that ended it."""
     try:
-        with BrokerFetcher(client) as fetcher:
-            yield run_load_task(task, fetcher)
+        yield work(task)
     except HeadworksError as error:
         yield _failure(error)
     except OSError as error:
-        yield _failure(disk_error(_warehouse_root(task.staging), error))
-
-
-def _rewrite(job: RewriteTask) -> Iterator[RewriteResult | _TaskFailure]:
-    try:
-        yield run_rewrite_task(job)
-    except HeadworksError as error:
-        yield _failure(error)
-    except OSError as error:
-        yield _failure(disk_error(_warehouse_root(job.staging), error))
+        warehouse = task.staging.parent.parent
+        yield _failure(disk_error(warehouse, error))
 
 
 def _failure(error: HeadworksError) -> _TaskFailure:
     return _TaskFailure(type(error), error.message, error.fix)
-
-
-def _warehouse_root(staging: AnyPath) -> AnyPath:
-    """Return the warehouse that contains a staging folder."""
-    return staging.parent.parent

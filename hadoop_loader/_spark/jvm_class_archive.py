@@ -25,8 +25,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["QUIET", "ClassArchive"]
-
 _SEEN_BEFORE_SECONDS = 3600.0
 _UNUSED_SECONDS = 30 * 86_400.0
 # The JVM would print its complaints about an archive to stdout, between the data.

@@ -37,8 +37,6 @@ from headworks.schema import Array, EnumType, Fixed, MapType, Record, Schema, Un
 from headworks.schema._default_fold import DefaultFold
 from headworks.schema._model import Json
 
-__all__ = ["check_columns", "datum_of"]
-
 Convert = Callable[[Any], Any]
 _EXACT_CONTEXT = Context(prec=10_000)
 _FLOAT_STRUCT = struct.Struct("<f")

@@ -13,8 +13,6 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import re
-import shutil
 import struct
 import subprocess
 import sys
@@ -29,19 +27,9 @@ from hadoop_loader._config import WarehouseConfig
 from hadoop_loader._spark.errors import first_line
 from hadoop_loader._spark.jvm_class_archive import ClassArchive
 from hadoop_loader._storage.filesystem import AnyPath, spark_file_system, spark_settings
+from headworks._server.java import find_java
 from headworks.errors import UnreachableError, UsageError
 
-__all__ = [
-    "MIN_JAVA",
-    "check_file_system_class",
-    "check_java",
-    "check_metastore_free",
-    "prepare_class_archive",
-    "start_session",
-    "stop_session",
-]
-
-MIN_JAVA = 17
 _LOG_SETTINGS = """\
 status = off
 rootLogger.level = error
@@ -59,27 +47,13 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 
 def check_java() -> str:
-    """Return the version text of the Java that Spark will use; UsageError if none, or too old."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    fix = (
-        f"install Java {MIN_JAVA} or newer (Debian, Ubuntu: apt install openjdk-17-jre-headless; "
-        "macOS: brew install openjdk@17), or set JAVA_HOME"
-    )
-    if java is None or not os.access(java, os.X_OK):
-        where = f"JAVA_HOME={home} has no bin/java" if home else "there is no `java` on the PATH"
-        raise UsageError(f"the loader needs Java {MIN_JAVA} for Spark, and {where}", fix=fix)
-    try:
-        output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    except OSError as error:  # for example, it was built for another machine
-        raise UsageError(f"{java} does not run: {error.strerror or error}", fix=fix) from None
-    found = re.search(r'version "(?:1\.)?(\d+)', output.stderr)
-    if found is None:
-        raise UsageError(f"{java} does not report its version: {output.stderr.strip()}", fix=fix)
-    version = int(found[1])
-    if version < MIN_JAVA:
-        raise UsageError(f"{java} is Java {version}; Spark needs {MIN_JAVA}", fix=fix)
-    return output.stderr
+    """Have Spark use the Java that there is, and return its version text.
+
+    Raises UsageError if there is none, or it is too old.
+    """
+    java = find_java()
+    os.environ.update(java.environment)
+    return java.version_text
 
 
 def check_metastore_free(metastore: Path, *, wait: float = 15.0) -> None:
@@ -251,6 +225,8 @@ def _settings(
         "spark.sql.files.openCostInBytes": "262144",
         # As in the loader's files; INT96 cannot hold years before 1678 in Arrow.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # A page whose bytes have changed is an error, not other values.
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
         # Nested and widened columns: `widening` decides which changes are allowed.
         "spark.hadoop.hive.metastore.disallow.incompatible.col.type.changes": "false",
         "spark.hadoop.hive.stats.autogather": "false",

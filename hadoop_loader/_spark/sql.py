@@ -8,14 +8,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from headworks.errors import HeadworksError, UnreachableError, UsageError
-
-__all__ = ["QueryError", "QueryResult", "connect", "parse_hiveserver2_address", "query"]
+from headworks.errors import RefusedError, UnreachableError, UsageError
 
 _TIMEOUT_MS = 600_000
 
 
-class QueryError(HeadworksError):
+class QueryError(RefusedError):
     """HiveServer2 accepted the query, and failed to answer it."""
 
 
@@ -68,7 +66,7 @@ def connect(address: str, *, database: str = "default") -> Iterator[Any]:
         yield connection
     except (OSError, TTransport.TTransportException) as error:
         raise UnreachableError(
-            f"HiveServer2 at {address} went away before it had answered: {error}",
+            f"HiveServer2 at {address} closed the connection before it answered: {error}",
             fix="see what ended it, start it again, and ask again",
         ) from None
     finally:

@@ -2,8 +2,8 @@
 
 `HEADWORKS_CRASH_AT=STEP` ends the loader with SIGKILL when it reaches the step, and
 `HEADWORKS_CRASH_AT=STEP:N` the N-th time. STEPS are in order. RARE_STEPS are reached only if
-something must be defined again or removed. TASK_STEPS are reached in Spark's Python workers: Spark
-runs the task again, and gives up after a few attempts.
+something must be defined again or removed, or if a table has failed. TASK_STEPS are reached in
+Spark's Python workers: Spark runs the task again, and gives up after a few attempts.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from collections import Counter
 from collections.abc import Callable
 
 from headworks.errors import UsageError
-
-__all__ = ["RARE_STEPS", "STEPS", "TASK_STEPS", "StepHook", "failpoint"]
 
 STEPS = (
     "planned",
@@ -28,9 +26,10 @@ STEPS = (
     "renamed",
     "partitions",
     "audit",
+    "held",
     "applied",
 )
-RARE_STEPS = ("restoring", "removing")
+RARE_STEPS = ("restoring", "removing", "failed")
 TASK_STEPS = ("reading", "writing", "rewriting")
 StepHook = Callable[[str], None]
 _ALL_STEPS = (*STEPS, *RARE_STEPS, *TASK_STEPS)

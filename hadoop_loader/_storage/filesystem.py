@@ -25,27 +25,6 @@ from hadoop_loader._storage.s3 import s3_path
 from headworks._atomic_file import replace_file, sync_folder, write_file
 from headworks.errors import UsageError
 
-__all__ = [
-    "AnyPath",
-    "create_exclusive",
-    "file_size",
-    "hadoop_uri",
-    "link_or_copy",
-    "modified_time",
-    "open_for_write",
-    "parquet_source",
-    "parse_path",
-    "remove_empty",
-    "remove_tree",
-    "rename",
-    "sorted_glob",
-    "spark_file_system",
-    "spark_settings",
-    "sync_file",
-    "write_atomically",
-    "write_durably",
-]
-
 AnyPath = Path | RemotePath
 
 

@@ -15,8 +15,6 @@ from pathlib import Path
 from hadoop_loader._storage.remote_path import RemotePath
 from headworks import _atomic_file
 
-__all__ = ["FsyncPool", "sync_folder", "sync_folders"]
-
 _MAX_THREADS = 8
 _MAX_PENDING = 256
 

@@ -28,8 +28,6 @@ from hadoop_loader._storage.remote_path import BUFFER_BYTES, RangeReader, Remote
 from hadoop_loader._storage.webhdfs import NameNodes, Upload
 from headworks.errors import UsageError
 
-__all__ = ["HdfsPath", "hdfs_path"]
-
 _DEFAULT_HTTP_PORT = 9870
 _COPY_BYTES = 8 << 20
 # sync_block: a closed file is on the disks of the data nodes, not only in their memory.

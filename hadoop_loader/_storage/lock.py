@@ -26,15 +26,12 @@ from typing import Protocol
 
 from hadoop_loader._storage.filesystem import AnyPath
 from hadoop_loader._storage.hdfs import HdfsPath
-from hadoop_loader._storage.object_lease import S3Lock
+from hadoop_loader._storage.object_lease import S3Lock, in_use
 from hadoop_loader._storage.s3 import S3Path
 from hadoop_loader._storage.webhdfs import HdfsFileLease
-from headworks.errors import UnreachableError, UsageError
-
-__all__ = ["HdfsLock", "LocalLock", "WarehouseLock", "acquire_lock"]
+from headworks.errors import UnreachableError
 
 _WAIT_SECONDS = 3.0
-_FIX = "wait until it is done, or stop it: the next load finishes what it leaves"
 
 
 class WarehouseLock(Protocol):
@@ -83,10 +80,7 @@ class LocalLock:
         except BlockingIOError:
             holder = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(self._fd)
-            raise UsageError(
-                f"warehouse {path.parent.parent} is in use by another loader, process {holder}",
-                fix=_FIX,
-            ) from None
+            raise in_use(path.parent.parent, f"process {holder}") from None
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, str(os.getpid()).encode(), 0)
 
@@ -110,7 +104,7 @@ class HdfsLock:
         try:
             self._lease = HdfsFileLease(folder.nodes, _alive_file(self.record_folder).path)
         except FileNotFoundError:
-            raise self._taken("one that began at the same moment") from None
+            raise in_use(folder.parent.parent, "one that began at the same moment") from None
         try:
             for other in folder.iterdir():
                 if other != self.record_folder:
@@ -125,7 +119,7 @@ class HdfsLock:
             raise UnreachableError(
                 f"the loader's hold on warehouse {self._folder.parent.parent} broke: its data node "
                 "went away",
-                fix="run again: nothing is lost, the next run takes up what this one left",
+                fix="run again: nothing is lost, and the next run finishes the work of this one",
             )
 
     def release(self) -> None:
@@ -140,15 +134,9 @@ class HdfsLock:
         while _is_open(_alive_file(other)):
             if time.monotonic() > until:
                 host, process, _ = other.name.rsplit("-", 2)
-                raise self._taken(f"process {process} on {host}")
+                raise in_use(self._folder.parent.parent, f"process {process} on {host}")
             time.sleep(0.1)
         other.remove_tree()
-
-    def _taken(self, holder: str) -> UsageError:
-        return UsageError(
-            f"warehouse {self._folder.parent.parent} is in use by another loader, {holder}",
-            fix=_FIX,
-        )
 
 
 def _alive_file(own: HdfsPath) -> HdfsPath:

@@ -25,8 +25,6 @@ from hadoop_loader._storage.object_store import Bucket, StoredObject
 from hadoop_loader._storage.s3 import S3Path
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
-__all__ = ["LEASE_TIMEOUTS", "LeaseTimeouts", "S3Lock"]
-
 _POLL_SECONDS = 0.5
 
 
@@ -51,6 +49,7 @@ class S3Lock:
 
     def __init__(self, file: S3Path, timeouts: LeaseTimeouts = LEASE_TIMEOUTS) -> None:
         self._file = file
+        self._warehouse = file.parent.parent
         self._timeouts = timeouts
         self._bucket = replace(file.bucket, seconds=timeouts.request_timeout_seconds)
         self._writer = uuid.uuid4().hex  # identifies this holder in the object's metadata
@@ -66,8 +65,9 @@ class S3Lock:
         """Raise UnreachableError if another loader may hold the lease by now."""
         if self._lost or _seconds_since(self._renewed_at) > self._timeouts.trusted_seconds:
             raise UnreachableError(
-                f"the loader's hold on {self._warehouse} broke: it could not be renewed in time",
-                fix="run again: nothing is lost, the next run takes up what this one left",
+                f"the loader's hold on warehouse {self._warehouse} broke: "
+                "it could not be renewed in time",
+                fix="run again: nothing is lost, and the next run finishes the work of this one",
             )
 
     def release(self) -> None:
@@ -76,10 +76,6 @@ class S3Lock:
         self._thread.join()
         with suppress(OSError, HeadworksError):
             self._write(self._etag, free=True)
-
-    @property
-    def _warehouse(self) -> str:
-        return f"warehouse {self._file.parent.parent}"
 
     def _take(self) -> str:
         found = self._read()
@@ -91,7 +87,7 @@ class S3Lock:
             self._renewed_at = _read_clocks()
             return self._write(found.etag, free=False)
         except FileExistsError:
-            raise self._taken("one that began at the same moment") from None
+            raise in_use(self._warehouse, "one that began at the same moment") from None
 
     def _outlive(self, found: StoredObject) -> None:
         """Wait until a lease has expired; UsageError if its holder renews it meanwhile."""
@@ -100,7 +96,7 @@ class S3Lock:
             time.sleep(_POLL_SECONDS)
             now = self._read()
             if now is None or now.etag != found.etag:
-                raise self._taken(str(json.loads(found.data)["holder"]))
+                raise in_use(self._warehouse, str(json.loads(found.data)["holder"]))
 
     def _renew(self) -> None:
         """Renew the lease until `release`; a lost response does not lose the lease."""
@@ -138,11 +134,13 @@ class S3Lock:
         lease = {"holder": holder, "free": free, "writing": uuid.uuid4().hex}
         return json.dumps(lease).encode()
 
-    def _taken(self, holder: str) -> UsageError:
-        return UsageError(
-            f"{self._warehouse} is in use by another loader, {holder}",
-            fix="wait until it is done, or stop it: the next load finishes what it leaves",
-        )
+
+def in_use(warehouse: object, holder: str) -> UsageError:
+    """Return the error for a warehouse whose lock is taken."""
+    return UsageError(
+        f"warehouse {warehouse} is in use by another loader, {holder}",
+        fix="wait until it is done, or stop it: the next load finishes its work",
+    )
 
 
 def check_conditional_writes(bucket: Bucket, key: str) -> None:

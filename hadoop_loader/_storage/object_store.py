@@ -26,8 +26,6 @@ from typing import IO, Any
 
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
-__all__ = ["Bucket", "BucketEntry", "StoredObject", "endpoint_and_region", "open_bucket"]
-
 _PART_BYTES = 64 << 20
 _MAX_DELETE_KEYS = 1000
 _WRITER_METADATA = "headworks-writer"
@@ -290,7 +288,7 @@ def _error_of(bucket: Bucket, key: str, answer: dict[str, Any]) -> OSError | Hea
     error, status = answer.get("Error", {}), answer["ResponseMetadata"]["HTTPStatusCode"]
     code, message = str(error.get("Code", status)), str(error.get("Message", ""))
     if code == "NoSuchBucket":
-        return UsageError(f"there is no bucket {bucket.name}", fix="make it, or name another one")
+        return UsageError(f"there is no bucket {bucket.name}", fix="create it, or name another one")
     if status >= 500 or status == 429:
         return _unreachable(bucket, f"{code}: {message}")
     if status == _HTTP_CONFLICT:
@@ -302,5 +300,5 @@ def _unreachable(bucket: Bucket, why: str) -> UnreachableError:
     return UnreachableError(
         f"S3 does not answer for bucket {bucket.name}: {why}",
         fix="see that it can be reached, and AWS_ENDPOINT_URL if it is not AWS's own, then run "
-        "again; nothing is lost: the next run takes up what this one left",
+        "again; nothing is lost, and the next run finishes the work of this one",
     )

@@ -12,8 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["dictionary_columns"]
-
 _SAMPLE_ROWS = 250
 _MAX_DISTINCT_SHARE = 0.5  # of the sample, at most
 

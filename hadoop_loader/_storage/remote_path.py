@@ -18,8 +18,6 @@ from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import IO, Any, Self
 
-__all__ = ["BUFFER_BYTES", "RangeReader", "RemotePath"]
-
 BUFFER_BYTES = 1 << 20
 
 

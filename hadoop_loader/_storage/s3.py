@@ -24,8 +24,6 @@ from hadoop_loader._storage.object_store import Bucket, open_bucket
 from hadoop_loader._storage.remote_path import BUFFER_BYTES, RangeReader, RemotePath
 from headworks.errors import UsageError
 
-__all__ = ["S3Path", "s3_path"]
-
 # Looks for credentials where boto3 does.
 _CREDENTIALS_PROVIDER = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 

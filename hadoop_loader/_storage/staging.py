@@ -18,8 +18,6 @@ from hadoop_loader._storage.filesystem import AnyPath, open_for_write
 from hadoop_loader._storage.fsync import FsyncPool
 from hadoop_loader._storage.parquet_encodings import dictionary_columns
 
-__all__ = ["StagedFile", "Stager", "write_parquet"]
-
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
@@ -80,6 +78,13 @@ class Stager:
 
 
 def write_parquet(rows: pa.Table, file: Any, dictionaries: list[str]) -> None:
-    """Write rows as Parquet; the columns in `dictionaries` are dictionary-encoded."""
+    """Write rows as Parquet, with page checksums; the columns in `dictionaries` use one."""
     use: Any = dictionaries
-    pq.write_table(rows, file, compression="zstd", use_dictionary=use, store_schema=False)
+    pq.write_table(
+        rows,
+        file,
+        compression="zstd",
+        use_dictionary=use,
+        store_schema=False,
+        write_page_checksum=True,
+    )

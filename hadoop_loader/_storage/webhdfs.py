@@ -25,8 +25,6 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from headworks.errors import UnreachableError
 
-__all__ = ["HdfsFileLease", "NameNodes", "Upload", "connection_to", "os_error_of"]
-
 _TIMEOUT_SECONDS = 60.0
 _ERRNO_OF = {
     "FileNotFoundException": errno.ENOENT,
@@ -91,24 +89,11 @@ class NameNodes:
     def read(self, path: str, offset: int, length: int) -> bytes:
         """Return bytes of a file: `length`, or fewer at its end."""
         url = self.location("GET", path, "OPEN", offset=str(offset), length=str(length))
-        address, target = _address_and_target(url)
-        with connection_to(address) as connection, _raising_unreachable(address):
-            connection.request("GET", target)
-            answer = connection.getresponse()
-            body = answer.read()
-        if answer.status >= 300:
-            raise os_error_of(answer.status, body, path)
-        return body
+        return _exchange("GET", url, path)
 
     def probe_append(self, path: str) -> None:
         """Open a file for append and close it; OSError EBUSY if another process has it open."""
-        address, target = _address_and_target(self.location("POST", path, "APPEND"))
-        with connection_to(address) as connection, _raising_unreachable(address):
-            connection.request("POST", target, headers={"Content-Length": "0"})
-            answer = connection.getresponse()
-            body = answer.read()
-        if answer.status >= 300:
-            raise os_error_of(answer.status, body, path)
+        _exchange("POST", self.location("POST", path, "APPEND"), path)
 
 
 class HdfsFileLease:
@@ -245,6 +230,18 @@ def connection_to(address: str) -> Iterator[HTTPConnection]:
         connection.close()
 
 
+def _exchange(method: str, url: str, path: str) -> bytes:
+    """Send a request without a body to a data node, and return its answer."""
+    address, target = _address_and_target(url)
+    with connection_to(address) as connection, _raising_unreachable(address):
+        connection.request(method, target)
+        answer = connection.getresponse()
+        body = answer.read()
+    if answer.status >= 300:
+        raise os_error_of(answer.status, body, path)
+    return body
+
+
 def os_error_of(status: int, body: bytes, path: str) -> OSError:
     """Return an error answer of HDFS as the OSError of a local disk."""
     try:
@@ -253,7 +250,9 @@ def os_error_of(status: int, body: bytes, path: str) -> OSError:
     except (ValueError, KeyError, TypeError):
         kind, message = "", f"HDFS answers {status}: {body[:200].decode(errors='replace')}"
     if status == 401:
-        return PermissionError(errno.EACCES, "HDFS wants Kerberos, which is not spoken here", path)
+        return PermissionError(
+            errno.EACCES, "HDFS requires Kerberos, which Headworks does not support", path
+        )
     first = next((line.strip() for line in message.splitlines() if line.strip()), kind)
     number = next((n for name, n in _ERRNO_OF.items() if name == kind or name in first), errno.EIO)
     return OSError(number, first, path)
@@ -273,5 +272,5 @@ def _raising_unreachable(address: str) -> Iterator[None]:
         raise UnreachableError(
             f"HDFS at {address} stopped answering: {error or type(error).__name__}",
             fix="see whether its nodes run and can be reached by name, then run again; "
-            "nothing is lost: the next run takes up what this one left",
+            "nothing is lost, and the next run finishes the work of this one",
         ) from None

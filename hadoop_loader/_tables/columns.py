@@ -19,35 +19,7 @@ from dataclasses import dataclass
 
 from headworks.errors import SchemaError
 from headworks.schema import Array, EnumType, Fixed, MapType, Primitive, Record, Schema, Union
-
-__all__ = [
-    "BIGINT",
-    "BINARY",
-    "BOOLEAN",
-    "DATE",
-    "DOUBLE",
-    "EMPTY_FIELD",
-    "INT",
-    "MAX_DECIMAL_PRECISION",
-    "METADATA_COLUMNS",
-    "PARTITION_COLUMN",
-    "STRING",
-    "TIMESTAMP",
-    "ColumnType",
-    "DecimalColumn",
-    "ListColumn",
-    "MapColumn",
-    "ScalarColumn",
-    "StructColumn",
-    "StructField",
-    "branch_names",
-    "column_type",
-    "ddl",
-    "quoted",
-    "table_columns",
-    "table_name",
-    "union_type",
-]
+from headworks.schema._model import Named, inner_types
 
 PARTITION_COLUMN = "datepartition"
 EMPTY_FIELD = "_present"
@@ -123,7 +95,12 @@ METADATA_COLUMNS: tuple[StructField, ...] = (
     StructField("_timestamp", TIMESTAMP, "timestamp of the record in the log"),
     StructField("_schema_version", INT, "version of the schema that the event was written with"),
     StructField("_load", BIGINT, "number of the load that brought the row"),
+    StructField("_topic_life", INT, "1, and one more when the topic was made again, or moved"),
 )
+# The same, and a column of the files alone: it says in which of the table's schemas a row is. A
+# file of an earlier release lacks it; its rows were written by their load.
+WRITTEN_COLUMN = StructField("_written", BIGINT, "number of the commit that wrote the row so")
+FILE_COLUMNS: tuple[StructField, ...] = (*METADATA_COLUMNS, WRITTEN_COLUMN)
 
 _PRIMITIVES = {
     "null": STRING,
@@ -166,7 +143,7 @@ def table_columns(schema: Schema) -> tuple[StructField, ...]:
         )
     else:
         columns = (StructField("value", column_type(schema)),)
-    reserved = {PARTITION_COLUMN, *(column.name for column in METADATA_COLUMNS)}
+    reserved = {PARTITION_COLUMN, *(column.name for column in FILE_COLUMNS)}
     for column in columns:
         if column.name.lower() in reserved:
             raise SchemaError(
@@ -230,14 +207,9 @@ def union_type(schema: Union, inside: tuple[Schema, ...] = ()) -> ColumnType:
 
 def branch_names(branches: list[Schema]) -> list[str]:
     """Return member names for a union's branches: simple names, or full names if they clash."""
-    simple = [
-        b.name.rpartition(".")[2] if isinstance(b, (Record, EnumType, Fixed)) else b.kind
-        for b in branches
-    ]
+    simple = [b.name.rpartition(".")[2] if isinstance(b, Named) else b.kind for b in branches]
     return [
-        b.name.replace(".", "_")
-        if isinstance(b, (Record, EnumType, Fixed)) and simple.count(name) > 1
-        else name
+        b.name.replace(".", "_") if isinstance(b, Named) and simple.count(name) > 1 else name
         for b, name in zip(branches, simple, strict=True)
     ]
 
@@ -291,7 +263,7 @@ def _check_size(schema: Schema) -> None:
     stack: list[tuple[Schema, bool]] = [(schema, False)]
     while stack:
         node, leaving = stack.pop()
-        below = _inner_types(node)
+        below = inner_types(node)
         if leaving:
             known = [sizes[id(one)] for one in below]
             size = 1 + sum(size for size, _ in known)
@@ -310,16 +282,6 @@ def _check_size(schema: Schema) -> None:
             sizes[id(node)] = (1, 1)
             stack.append((node, True))
             stack += [(one, False) for one in below]
-
-
-def _inner_types(node: Schema) -> tuple[Schema, ...]:
-    if isinstance(node, Record):
-        return tuple(f.type for f in node.fields)
-    if isinstance(node, Array):
-        return (node.items,)
-    if isinstance(node, MapType):
-        return (node.values,)
-    return node.branches if isinstance(node, Union) else ()
 
 
 def _check_case(fields: tuple[StructField, ...], pointer: str) -> None:

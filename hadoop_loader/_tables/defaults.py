@@ -28,16 +28,6 @@ from headworks.schema._default_fold import DefaultFold
 from headworks.schema._model import Json
 from headworks.schema._quoting import quote
 
-__all__ = [
-    "as_float32",
-    "column_default",
-    "decimal_text",
-    "duration",
-    "micros_of_millis",
-    "to_decimal",
-    "union_names",
-]
-
 _EXACT = Context(prec=10_000)
 _MICROS_LIMIT = (2**63 - 1) // 1000
 _FLOAT = Struct("<f")

@@ -32,12 +32,10 @@ from hadoop_loader._tables.columns import (
 )
 from headworks.errors import UsageError
 
-__all__ = ["HiveCatalog", "column_list", "create_table"]
-
 _DAYS_PER_STATEMENT = 400
-# The metastore keeps comments in columns of 256 characters.
+# The metastore keeps comments in columns of 256 characters, as Java counts them.
 _MAX_COMMENT_CHARACTERS = 250
-_SELF_TEST = "headworks_self_test"
+SELF_TEST_TABLE = "headworks_self_test"
 
 
 class HiveCatalog:
@@ -65,14 +63,14 @@ class HiveCatalog:
 
     def self_test(self) -> None:
         """Widen and nest a column of a table without files; UsageError if this Spark cannot."""
-        name = f"{quoted(self._files)}.{_SELF_TEST}"
+        name = f"{quoted(self._files)}.{SELF_TEST_TABLE}"
         before = [StructField("a", StructColumn((StructField("b", ScalarColumn("int")),)))]
         inner = (StructField("b", ScalarColumn("bigint")), StructField("c", ScalarColumn("string")))
         after = [StructField("a", StructColumn(inner))]
         self._sql(f"DROP TABLE IF EXISTS {name}")
-        location = f"{self._spark.conf.get('spark.sql.warehouse.dir')}/{_SELF_TEST}"
-        self._create(_SELF_TEST, before, location, None, {})
-        self._alter(self._files, _SELF_TEST, after)
+        location = f"{self._spark.conf.get('spark.sql.warehouse.dir')}/{SELF_TEST_TABLE}"
+        self._create(SELF_TEST_TABLE, before, location, None, {})
+        self._alter(self._files, SELF_TEST_TABLE, after)
         found = [row[1] for row in self._sql(f"DESCRIBE {name}").collect()][:1]
         self._sql(f"DROP TABLE {name}")
         if found != ["struct<b:bigint,c:string>"]:
@@ -87,6 +85,10 @@ class HiveCatalog:
             rows = self._sql(f"SHOW TABLES IN {quoted(self._files)}").collect()
             self._known = {row["tableName"] for row in rows}
         return self._known
+
+    def check(self) -> None:
+        """Raise the metastore's error if it does not answer at all."""
+        self._sql(f"SHOW TABLES IN {quoted(self._files)} LIKE '{SELF_TEST_TABLE}'").collect()
 
     def put_table(
         self,
@@ -159,9 +161,28 @@ class HiveCatalog:
         self._sql(f"DROP TABLE IF EXISTS {self.source_of(name)}")
         self.tables().discard(name)
 
+    def drop_days(self, name: str, days: Iterable[str]) -> None:
+        """Drop the partitions of these days that exist; the files stay."""
+        wanted = sorted(days)
+        for i in range(0, len(wanted), _DAYS_PER_STATEMENT):
+            parts = ", ".join(
+                f"PARTITION ({PARTITION_COLUMN}='{day}')"
+                for day in wanted[i : i + _DAYS_PER_STATEMENT]
+            )
+            self._sql(f"ALTER TABLE {self.source_of(name)} DROP IF EXISTS {parts}")
+
+    def drop_view(self, name: str) -> None:
+        """Drop a view if it exists."""
+        self._sql(f"DROP VIEW IF EXISTS {quoted(self._views)}.{quoted(name)}")
+
     def set_properties(self, name: str, properties: dict[str, str]) -> None:
         """Set properties of a table over files."""
         self._sql(f"ALTER TABLE {self.source_of(name)} SET TBLPROPERTIES ({_pairs(properties)})")
+
+    def set_statistics(self, name: str, rows: int, size: int) -> None:
+        """Set the rows and bytes of a table over files, for the planners of queries."""
+        # Hive's names. Spark reads them too, and takes none of its own from a statement.
+        self.set_properties(name, {"numRows": str(rows), "totalSize": str(size)})
 
     def source_of(self, name: str) -> str:
         """Return the name of a table over files as SQL writes it."""
@@ -246,9 +267,10 @@ def _comment(comment: str | None) -> str:
 def _short_comment(comment: str | None) -> str:
     """Return a comment on one line, cut to the length that the metastore takes."""
     line = " ".join((comment or "").split())
-    return (
-        line if len(line) <= _MAX_COMMENT_CHARACTERS else line[: _MAX_COMMENT_CHARACTERS - 1] + "…"
-    )
+    java = line.encode("utf-16-le", "replace")  # two bytes a character of Java
+    if len(java) <= 2 * _MAX_COMMENT_CHARACTERS:
+        return line
+    return java[: 2 * (_MAX_COMMENT_CHARACTERS - 1)].decode("utf-16-le", "ignore") + "…"
 
 
 def _string(value: str) -> str:

@@ -1,9 +1,15 @@
-"""Column values as typed Spark SQL literals, safe for any text."""
+"""Column values as typed SQL literals, safe for any text, with the same meaning in Spark and Hive.
+
+Hive casts to no struct, list, or map. So only an empty list or map, and a null of such a type, is
+written with a cast, which Spark alone reads.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any
 
 from hadoop_loader._tables.columns import (
@@ -22,8 +28,6 @@ from hadoop_loader._tables.columns import (
     ddl,
 )
 
-__all__ = ["sql_literal", "string_literal"]
-
 _PLAIN = re.compile(r"[A-Za-z0-9 _.,:;/()\[\]{}<>=+*?!@#%&|~^-]*\Z")
 
 
@@ -38,12 +42,12 @@ def sql_literal(value: Any, type_: ColumnType) -> str:
         return f"named_struct({members})"
     if isinstance(type_, ListColumn):
         items = ", ".join(sql_literal(item, type_.item) for item in value)
-        return f"CAST(array({items}) AS {ddl(type_)})"
+        return f"array({items})" if value else f"CAST(array() AS {ddl(type_)})"
     if isinstance(type_, MapColumn):
         entries = ", ".join(
             f"{string_literal(k)}, {sql_literal(v, type_.value)}" for k, v in value.items()
         )
-        return f"CAST(map({entries}) AS {ddl(type_)})"
+        return f"map({entries})" if value else f"CAST(map() AS {ddl(type_)})"
     if isinstance(type_, DecimalColumn):
         return f"CAST('{value:f}' AS {ddl(type_)})"
     if type_ == BOOLEAN:
@@ -53,17 +57,27 @@ def sql_literal(value: Any, type_: ColumnType) -> str:
     if type_ == DOUBLE:
         return f"CAST('{_double(value)}' AS double)"
     if type_ == DATE:
-        return f"date_from_unix_date({value})"
+        return _date(value)
     if type_ == TIMESTAMP:
-        return f"timestamp_micros(CAST('{value}' AS bigint))"
-    return f"X'{value.hex()}'" if type_ == BINARY else string_literal(value)
+        # Both take a decimal as seconds, whatever the time zone of the session.
+        seconds = Decimal(value).scaleb(-6)
+        return f"CAST(CAST('{seconds:f}' AS decimal(20,6)) AS timestamp)"
+    return f"unhex('{value.hex()}')" if type_ == BINARY else string_literal(value)
 
 
 def string_literal(value: str) -> str:
     """Return a string literal; any but plain characters are written as bytes."""
     if _PLAIN.match(value):
         return f"'{value}'"
-    return f"CAST(X'{value.encode().hex()}' AS string)"
+    return f"CAST(unhex('{value.encode().hex()}') AS string)"
+
+
+def _date(days: int) -> str:
+    """Return days since 1970 as a date; only Spark has those outside the years 1 to 9999."""
+    try:
+        return f"CAST('{(date(1970, 1, 1) + timedelta(days)).isoformat()}' AS date)"
+    except OverflowError:
+        return f"date_from_unix_date({days})"
 
 
 def _double(value: float) -> str:

@@ -28,8 +28,6 @@ from hadoop_loader._tables.columns import (
 )
 from headworks.errors import IncompatibleError
 
-__all__ = ["widen"]
-
 _READABLE = {(INT, BIGINT), (INT, DOUBLE), (STRING, BINARY), (BINARY, STRING)}
 
 

@@ -21,8 +21,6 @@ from hadoop_loader._tables.columns import (
     StructField,
 )
 
-__all__ = ["conform"]
-
 
 def conform(
     batch: pa.RecordBatch, columns: Sequence[StructField], schema: pa.Schema
@@ -35,24 +33,24 @@ def conform(
         if at is None:
             arrays.append(pa.nulls(batch.num_rows, arrow_type(column.type)))
         else:
-            arrays.append(_value(batch.column(at), column.type))
+            arrays.append(conform_array(batch.column(at), column.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _value(array: Any, target: ColumnType) -> Any:
+def conform_array(array: Any, target: ColumnType) -> Any:
+    """Return an array in exactly the Arrow type of a column."""
     wanted = arrow_type(target)
     if array.type == wanted:
         return array
     if isinstance(target, StructColumn):
         return _struct(array, target, wanted)
     if isinstance(target, ListColumn):
-        # The offsets of a sliced array do not begin at 0: flatten() would shift them.
-        whole = pc.take(array, pa.array(range(len(array)), pa.int64())) if array.offset else array
-        items = _value(whole.values, target.item)
+        whole = whole_array(array)
+        items = conform_array(whole.values, target.item)
         return pa.ListArray.from_arrays(whole.offsets, items, type=wanted, mask=_nulls(whole))
     if isinstance(target, MapColumn):
-        whole = pc.take(array, pa.array(range(len(array)), pa.int64())) if array.offset else array
-        items = _value(whole.items, target.value)
+        whole = whole_array(array)
+        items = conform_array(whole.items, target.value)
         entries = pa.StructArray.from_arrays(
             [whole.keys.cast(pa.string()), items],
             fields=[wanted.key_field, wanted.item_field],
@@ -72,9 +70,14 @@ def _struct(array: Any, target: StructColumn, wanted: Any) -> Any:
         members.append(
             pa.nulls(len(array), arrow_type(f.type))
             if at is None
-            else _value(pc.struct_field(array, [at]), f.type)
+            else conform_array(pc.struct_field(array, [at]), f.type)
         )
     return pa.StructArray.from_arrays(members, fields=list(wanted), mask=_nulls(array))
+
+
+def whole_array(array: Any) -> Any:
+    """Return a list or map array that is no slice of another, so that its offsets begin at 0."""
+    return pc.take(array, pa.array(range(len(array)), pa.int64())) if array.offset else array
 
 
 def _nulls(array: Any) -> Any:

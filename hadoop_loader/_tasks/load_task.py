@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Protocol
 
@@ -27,32 +27,21 @@ import pyarrow as pa
 from hadoop_loader._decode.decoder import ColumnDecoder
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE, QuarantinedMessage, quarantine_table
 from hadoop_loader._decode.topic_batch import Micros, TopicBatch
+from hadoop_loader._fetch.damage import DamagedRange, DamageReport, cut_ranges
 from hadoop_loader._fetch.kafka_log import Fetcher
 from hadoop_loader._fetch.messages import NO_SCHEMA, FetchedMessage, MessageColumns, Numbers
 from hadoop_loader._fetch.ranges import FetchRange
-from hadoop_loader._jit.backend import PROCESS_SELECTOR, BackendSelector
 from hadoop_loader._storage.failpoints import failpoint
 from hadoop_loader._storage.filesystem import AnyPath
 from hadoop_loader._storage.staging import StagedFile, Stager
 from hadoop_loader._tables.columns import table_columns
+from hadoop_loader._tables.field_ids import NO_FIELD_IDS, FieldIds
 from hadoop_loader._tasks.progress import ProgressFile
 from headworks._audit_counting import WINDOW_MS, window_of
+from headworks._native import COMPILED
 from headworks._wire import FramingError, unframe
 from headworks.schema import Schema, governance_of, parse
 from headworks.schema._model import Record
-
-__all__ = [
-    "LoadTask",
-    "LoadedCounts",
-    "PhaseTimer",
-    "TaskManifest",
-    "TopicLoader",
-    "TopicManifest",
-    "TopicPlan",
-    "WriterSchema",
-    "run_load_task",
-]
-
 
 FLUSH_ROWS = 200_000
 FLUSH_QUARANTINED = 20_000
@@ -79,20 +68,23 @@ class TopicPlan:
     latest: WriterSchema
     writers: tuple[WriterSchema, ...]
     hourly: bool = False
+    field_ids: FieldIds = NO_FIELD_IDS  # of the latest schema
+    life: int = 1  # of the topic: 2 once it was deleted and made again
 
 
 @dataclass(frozen=True, slots=True)
 class LoadTask:
     """The ranges of one task, how to read their topics, and where to stage (an absolute folder).
 
-    `expected` is the estimated bytes of messages in the ranges.
+    `skip_damaged`: skip damaged batches, or end before the first one of a partition; None: a
+    damaged batch fails the task.
     """
 
     load: int
     ranges: tuple[FetchRange, ...]
     topics: Mapping[str, TopicPlan]
     staging: AnyPath
-    expected: float = 0.0
+    skip_damaged: bool | None = None
 
 
 @dataclass(slots=True)
@@ -118,6 +110,7 @@ class TopicManifest:
     first_event: int | None = None  # earliest event time, in ms
     last_event: int | None = None  # latest event time, in ms
     first_bad: str = ""  # the first quarantined message, for reports
+    damaged: tuple[DamagedRange, ...] = ()  # skipped, or empty and at the end of a range
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,22 +136,23 @@ class PhaseTimer:
         self._last = now
 
 
-def run_load_task(
-    task: LoadTask, fetcher: Fetcher, backend: BackendSelector = PROCESS_SELECTOR
-) -> TaskManifest:
+def run_load_task(task: LoadTask, fetcher: Fetcher, *, compiled: bool = COMPILED) -> TaskManifest:
     """Load the ranges of one task."""
     attempt = task.staging / uuid.uuid4().hex
     stager, meter = Stager(attempt, task.load), ProgressFile(attempt)
-    backend.expect_bytes(task.expected)
     timer = PhaseTimer()
     topics = []
     for group_ranges in _fetch_groups(task.ranges):
         loaders = {
-            topic: TopicLoader(task.topics[topic], task.load, stager, backend, timer, ranges)
+            topic: TopicLoader(
+                task.topics[topic], task.load, stager, timer, ranges, compiled=compiled
+            )
             for topic, ranges in group_ranges.items()
         }
         timer.end_phase("decode")
-        for topic, found in fetcher.fetch([r for ranges in group_ranges.values() for r in ranges]):
+        wanted = [r for ranges in group_ranges.values() for r in ranges]
+        damage = None if task.skip_damaged is None else DamageReport(task.skip_damaged)
+        for topic, found in fetcher.fetch(wanted, damage):
             timer.end_phase("fetch")
             messages = found if isinstance(found, MessageColumns) else MessageColumns.of(found)
             meter.add(len(messages))
@@ -169,10 +163,19 @@ def run_load_task(
         timer.end_phase("fetch")
         for loader in loaders.values():
             loader.flush()
-            topics.append(loader.found)
+            topics.append(_with_damage(loader.found, damage))
     files = stager.close()
     timer.end_phase("write")
     return TaskManifest(files, tuple(topics), timer.seconds)
+
+
+def _with_damage(manifest: TopicManifest, damage: DamageReport | None) -> TopicManifest:
+    """Return a manifest with its damaged ranges; its ranges end where the fetch ended."""
+    damaged = [one for one in (damage.found if damage else ()) if one.topic == manifest.topic]
+    if not damage or not damaged:
+        return manifest
+    ranges = manifest.ranges if damage.skip else cut_ranges(manifest.ranges, damaged)
+    return replace(manifest, ranges=tuple(ranges), damaged=tuple(sorted(damaged)))
 
 
 def _fetch_groups(ranges: Sequence[FetchRange]) -> Iterator[dict[str, tuple[FetchRange, ...]]]:
@@ -209,16 +212,17 @@ class TopicLoader:
         plan: TopicPlan,
         load_number: int,
         stager: RowWriter,
-        backend: BackendSelector = PROCESS_SELECTOR,
         timer: PhaseTimer | None = None,
         ranges: tuple[FetchRange, ...] = (),
+        *,
+        compiled: bool = COMPILED,
     ) -> None:
         self.found = TopicManifest(plan.topic, ranges)  # counts so far
         self._quarantined: list[QuarantinedMessage] = []  # messages that are not written yet
         self._plan = plan
         self._load = load_number  # number of the load
         self._stager = stager
-        self._backend = backend
+        self._compiled = compiled  # whether the compiled decoder decodes
         self._timer = timer or PhaseTimer()
         self._reader = parse(plan.latest.text, strict=False)  # the latest schema
         # Versions of the subject, by schema id.
@@ -227,7 +231,12 @@ class TopicLoader:
         self._columns = table_columns(self._reader)  # the table's data columns
         # Rows that are not written yet.
         self._batch = TopicBatch(
-            self._columns, _event_time(self._reader), load_number, hourly=plan.hourly
+            self._columns,
+            _event_time(self._reader),
+            load_number,
+            hourly=plan.hourly,
+            field_ids=plan.field_ids.paths,
+            life=plan.life,
         )
 
     def add(self, messages: MessageColumns) -> None:
@@ -250,7 +259,9 @@ class TopicLoader:
             self._stager.write(self._plan.topic, self._plan.table, *self._batch.take())
         if self._quarantined:
             self._stager.write(
-                self._plan.topic, QUARANTINE_TABLE, *quarantine_table(self._quarantined, self._load)
+                self._plan.topic,
+                QUARANTINE_TABLE,
+                *quarantine_table(self._quarantined, self._load, self._plan.life),
             )
             self._quarantined = []
         self._timer.end_phase("write")
@@ -273,7 +284,7 @@ class TopicLoader:
                 self._parsed(writer.text),
                 self._reader,
                 columns=self._columns,
-                backend=self._backend,
+                compiled=self._compiled,
             )
         starts, ends = messages.values[:, 0], messages.values[:, 1]
         arrays, errors = self._decoders[schema_id].decode_spans(messages.data, starts, ends)

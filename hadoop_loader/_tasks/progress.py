@@ -13,8 +13,6 @@ from contextlib import contextmanager
 
 from hadoop_loader._storage.filesystem import AnyPath
 
-__all__ = ["ProgressFile", "report_progress"]
-
 _NAME = ".messages"
 _INTERVAL_SECONDS = 0.25
 # If a write takes long, the next one waits: writes take at most a twentieth of the time.

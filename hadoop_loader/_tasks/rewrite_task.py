@@ -1,20 +1,21 @@
-"""One rewrite of a partition's files: without replaced rows, or with fewer and larger files.
+"""One rewrite of a partition's files: without some rows, in fewer files, in the latest schema.
 
 Rules:
 
 - It knows nothing of Spark and changes nothing in place: it reads a partition's folder and writes
   into staging.
 - A file that does not change is linked, not copied. Rows keep their metadata columns: where a row
-  came from, and the load that projected it, which tells the view how to show it.
-- Files of several schemas become one file in the table's columns. A column that a file lacks is
-  null, as it is when the table reads the file.
+  came from, and the load that brought it.
+- A file that is written is in the table's latest schema, with defaults filled in (`latest_rows`).
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +33,12 @@ from hadoop_loader._storage.filesystem import (
     sync_file,
 )
 from hadoop_loader._storage.staging import StagedFile, Stager
-from hadoop_loader._tables.arrow_types import arrow_type
-from hadoop_loader._tables.columns import StructField
+from hadoop_loader._tables.arrow_types import arrow_schema
+from hadoop_loader._tables.columns import WRITTEN_COLUMN, StructField
 from hadoop_loader._tasks.conform import conform
+from hadoop_loader._tasks.latest_rows import LatestRows, TableHistory
 from headworks._audit_counting import WINDOW_MS
-
-__all__ = ["SMALL_FILE_BYTES", "DroppedRows", "RewriteResult", "RewriteTask", "run_rewrite_task"]
+from headworks.errors import CorruptError
 
 # Files of at least this size are not merged.
 SMALL_FILE_BYTES = 64 * 2**20
@@ -48,18 +49,29 @@ _BATCH_ROWS = 100_000
 class DroppedRows:
     """The rows to drop: of a topic, from an offset of each partition on.
 
-    `topic` is None in the topic's own table, which has no such column.
+    `topic` is None in the topic's own table, which has no such column. `life`: only of this life.
     """
 
     topic: str | None
     starts: Mapping[int, int]
+    life: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedRows:
+    """The rows to drop: those with a value at a path. `topics`: of these, in the quarantine."""
+
+    paths: tuple[tuple[str, ...], ...]  # of one field, which may have been renamed
+    value: str
+    topics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
     """The files to rewrite, and the folder to write to (absolute).
 
-    With `columns`, small files are merged into one with these columns; otherwise files stay apart.
+    `merge`: small files become one. `history`: the schemas of the table's files, or None for a
+    table of fixed columns. `every`: files in an older schema are rewritten, whatever their size.
     """
 
     load: int
@@ -69,7 +81,11 @@ class RewriteTask:
     sources: tuple[AnyPath, ...]
     staging: AnyPath
     dropped: DroppedRows | None = None
-    columns: tuple[StructField, ...] | None = None
+    columns: tuple[StructField, ...] = ()  # of a table without a history
+    history: TableHistory | None = None
+    merge: bool = False
+    every: bool = False
+    erased: ErasedRows | None = None
 
 
 @dataclass(slots=True)
@@ -80,57 +96,90 @@ class RewriteResult:
     day: str
     files: list[StagedFile] = field(default_factory=list)
     dropped: dict[int, int] = field(default_factory=dict)
+    topics: dict[str, int] = field(default_factory=dict)  # erased messages of the quarantine
+    problem: str | None = None  # why nothing was rewritten; only of a compaction
 
 
 def run_rewrite_task(job: RewriteTask) -> RewriteResult:
-    """Run one rewrite. Without dropped rows or columns, the files are only linked."""
+    """Run one rewrite. A file that nothing asks to change is only linked."""
+    try:
+        return _rewrite(job)
+    except CorruptError as error:
+        if not job.merge:
+            raise
+        return RewriteResult(job.table, job.day, problem=str(error))
+
+
+def _rewrite(job: RewriteTask) -> RewriteResult:
     stager = Stager(job.staging / uuid.uuid4().hex, job.load)
     done = RewriteResult(job.table, job.day)
     small = []
     for source in job.sources:
-        if job.dropped is not None and _may_drop(source, job.dropped):
+        if job.erased is not None or (job.dropped is not None and _may_drop(source, job.dropped)):
             _filter(source, job, stager, done)
-        elif job.columns is not None and file_size(source) < SMALL_FILE_BYTES:
+        elif job.merge and file_size(source) < SMALL_FILE_BYTES:
             small.append(source)
+        elif job.every and job.history is not None and not is_current(source, job.history):
+            _merge([source], job, stager)
         else:
             _link(source, job, stager)
         failpoint("rewriting")
-    if small and job.columns is not None:
-        _merge(small, job.columns, job, stager)
+    if len(small) == 1 and (job.history is None or is_current(small[0], job.history)):
+        _link(small[0], job, stager)
+    elif small:
+        _merge(small, job, stager)
     done.files.extend(stager.close())
     return done
 
 
 def _may_drop(source: AnyPath, dropped: DroppedRows) -> bool:
     """Return whether a file may have such rows, by the statistics in its footer."""
-    meta = pq.read_metadata(parquet_source(source))
+    found = _statistics(source, "_offset")
+    start = min(dropped.starts.values())
+    return any(one is None or int(one.max or 0) >= start for one in found)
+
+
+def is_current(source: AnyPath, history: TableHistory) -> bool:
+    """Return whether all rows of a file are in the latest schema, by its footer's statistics."""
+    found = _statistics(source, WRITTEN_COLUMN.name) or _statistics(source, "_load")
+    if any(one is None or one.null_count for one in found):
+        found = _statistics(source, "_load")
+    first = history.current_since
+    return all(one is not None and int(one.min or 0) >= first for one in found)
+
+
+def _statistics(source: AnyPath, column: str) -> list[Any]:
+    """Return a column's statistics by row group, None if it has none; [] without the column."""
+    meta = _metadata(source)
     names = [meta.schema.column(i).path for i in range(meta.num_columns)]
-    at = names.index("_offset")
-    for i in range(meta.num_row_groups):
-        found = meta.row_group(i).column(at).statistics
-        if found is None or not found.has_min_max:
-            return True
-        if int(found.max or 0) >= min(dropped.starts.values()):
-            return True
-    return False
+    if column not in names:
+        return []
+    found = [meta.row_group(i).column(names.index(column)) for i in range(meta.num_row_groups)]
+    each = [one.statistics for one in found]
+    return [one if one is not None and one.has_min_max else None for one in each]
 
 
 def _filter(source: AnyPath, job: RewriteTask, stager: Stager, done: RewriteResult) -> None:
-    assert job.dropped is not None
-    file = _open_parquet(source)
-    path, rows = stager.path(), 0
     found: dict[int, int] = {}
-    with (
-        open_for_write(path) as out,
-        pq.ParquetWriter(out, file.schema_arrow, compression="zstd", store_schema=False) as writer,
-    ):
-        for batch in file.iter_batches(_BATCH_ROWS):
-            gone = _dropped_rows(batch, job.dropped)
-            _count_windows(found, batch, gone)
-            kept = batch.filter(pa.array(~gone))
-            if kept.num_rows:
-                writer.write_batch(kept)
-                rows += kept.num_rows
+    latest = LatestRows(job.history) if job.history is not None and job.erased is not None else None
+
+    def kept() -> Iterator[pa.RecordBatch]:
+        for raw in _batches([source]):
+            # A field that was renamed, or dropped, is found by either name.
+            for batch in [raw] if latest is None else latest.batches(_without(raw)):
+                yield _without(batch)
+
+    def _without(batch: pa.RecordBatch) -> pa.RecordBatch:
+        gone = (
+            _erased_rows(batch, job.erased, done)
+            if job.erased is not None
+            else _dropped_rows(batch, job.dropped)
+        )
+        _count_windows(found, batch, gone)
+        return batch.filter(pa.array(~gone))
+
+    path = stager.path()
+    rows = _write(kept(), job, path)
     if not found or not rows:
         path.unlink()
     if not found:
@@ -141,12 +190,48 @@ def _filter(source: AnyPath, job: RewriteTask, stager: Stager, done: RewriteResu
         done.dropped[window] = done.dropped.get(window, 0) + n
 
 
-def _dropped_rows(batch: pa.RecordBatch, dropped: DroppedRows) -> npt.NDArray[np.bool_]:
+def _erased_rows(
+    batch: pa.RecordBatch, erased: ErasedRows, done: RewriteResult
+) -> npt.NDArray[np.bool_]:
+    gone = np.zeros(batch.num_rows, np.bool_)
+    for path in erased.paths:
+        gone |= _has_value(batch, path, erased.value)
+    if erased.topics:
+        topics = batch.column("topic")
+        of_them: Any = pc.is_in(topics, value_set=pa.array(erased.topics))
+        gone &= of_them.to_numpy(zero_copy_only=False)
+        for topic in map(str, topics.filter(pa.array(gone)).to_pylist()):
+            done.topics[topic] = done.topics.get(topic, 0) + 1
+    return gone
+
+
+def _has_value(batch: pa.RecordBatch, path: tuple[str, ...], value: str) -> npt.NDArray[np.bool_]:
+    values: Any = batch.to_struct_array()
+    for name in path:
+        known = [f.name.lower() for f in values.type] if pa.types.is_struct(values.type) else []
+        if name.lower() not in known:
+            return np.zeros(batch.num_rows, np.bool_)
+        values = pc.struct_field(values, [known.index(name.lower())])
+    if pa.types.is_binary(values.type):
+        same = pc.equal(values, pa.scalar(value.encode()))
+    else:
+        same = pc.equal(values.cast(pa.string()), pa.scalar(value))
+    gone: npt.NDArray[np.bool_] = pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+    return gone
+
+
+def _dropped_rows(batch: pa.RecordBatch, dropped: DroppedRows | None) -> npt.NDArray[np.bool_]:
+    if dropped is None:
+        return np.zeros(batch.num_rows, np.bool_)
     partition = batch.column("_partition").to_numpy()
     offset = batch.column("_offset").to_numpy()
     gone = np.zeros(batch.num_rows, np.bool_)
     for wanted, start in dropped.starts.items():
         gone |= (partition == wanted) & (offset >= start)
+    if dropped.life is not None:
+        at = batch.schema.get_field_index("_topic_life")
+        lives: Any = pa.nulls(len(gone), pa.int32()) if at < 0 else batch.column(at)
+        gone &= pc.fill_null(lives, 1).to_numpy() == dropped.life
     if dropped.topic is not None:
         same = pc.equal(batch.column("topic"), pa.scalar(dropped.topic))
         gone &= same.to_numpy(zero_copy_only=False).astype(np.bool_)
@@ -162,35 +247,70 @@ def _count_windows(
         found[int(window)] = found.get(int(window), 0) + int(n)
 
 
-def _merge(
-    sources: Sequence[AnyPath], columns: Sequence[StructField], job: RewriteTask, stager: Stager
-) -> None:
-    schema = pa.schema([(c.name, arrow_type(c.type)) for c in columns])
-    path, rows = stager.path(), 0
+def _merge(sources: Sequence[AnyPath], job: RewriteTask, stager: Stager) -> None:
+    path = stager.path()
+    _stage(path, _write(_batches(sources), job, path), job, stager)
+
+
+def _write(batches: Iterable[pa.RecordBatch], job: RewriteTask, path: AnyPath) -> int:
+    """Write rows in the columns that the table's files have now, and return their number."""
+    latest = LatestRows(job.history) if job.history is not None else None
+    schema = latest.schema if latest else arrow_schema(job.columns, {})
+    rows = 0
     with (
         open_for_write(path) as out,
-        pq.ParquetWriter(out, schema, compression="zstd", store_schema=False) as writer,
+        pq.ParquetWriter(
+            out, schema, compression="zstd", store_schema=False, write_page_checksum=True
+        ) as writer,
     ):
-        for batch in _batches(sources):
-            writer.write_batch(conform(batch, columns, schema))
-            rows += batch.num_rows
-    _stage(path, rows, job, stager)
+        for batch in batches:
+            if batch.num_rows:
+                found = latest.batches(batch) if latest else [conform(batch, job.columns, schema)]
+                for each in found:
+                    writer.write_batch(each)
+                rows += batch.num_rows
+    return rows
 
 
 def _batches(sources: Sequence[AnyPath]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files; timestamps are in microseconds, however Spark wrote them."""
     for source in sources:
-        yield from _open_parquet(source).iter_batches(_BATCH_ROWS)
+        with reading(source):
+            file = pq.ParquetFile(
+                parquet_source(source),
+                coerce_int96_timestamp_unit="us",
+                page_checksum_verification=True,
+            )
+            batches = file.iter_batches(_BATCH_ROWS)
+        while True:
+            with reading(source):
+                batch = next(batches, None)
+            if batch is None:
+                break
+            yield batch
 
 
-def _open_parquet(source: AnyPath) -> pq.ParquetFile:
-    """Open a file with timestamps in microseconds, in whatever form Spark wrote them."""
-    return pq.ParquetFile(parquet_source(source), coerce_int96_timestamp_unit="us")
+@contextmanager
+def reading(source: AnyPath) -> Iterator[None]:
+    """Raise CorruptError, with the file, for bytes that are no Parquet."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptError(
+            f"{source} cannot be read: {str(error).splitlines()[0]}",
+            fix="restore it from a backup of the warehouse (docs/backup.md)",
+        ) from None
+
+
+def _metadata(source: AnyPath) -> Any:
+    with reading(source):
+        return pq.read_metadata(parquet_source(source))
 
 
 def _link(source: AnyPath, job: RewriteTask, stager: Stager) -> None:
     path = stager.path()
     link_or_copy(source, path)
-    _stage(path, pq.read_metadata(parquet_source(source)).num_rows, job, stager, durable=True)
+    _stage(path, _metadata(source).num_rows, job, stager, durable=True)
 
 
 def _stage(

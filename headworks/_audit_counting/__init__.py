@@ -11,8 +11,6 @@ itself is not counted.
 
 from __future__ import annotations
 
-__all__ = ["AUDIT_TOPIC", "WINDOW_MS", "window_of"]
-
 AUDIT_TOPIC = "headworks.audit"
 WINDOW_MS = 600_000
 

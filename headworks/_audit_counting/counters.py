@@ -17,12 +17,14 @@ Rules:
 - Every other step reads and writes `words` under the lock. A step that takes a slot away
   (`published`), or the words (`close`, a file that grows), first detaches the tallies of them.
 - A forked child releases the parent's files at once: holding them would hide the parent's death.
+- A full or read-only disk never stops the counting (`mapped_words`).
 - The page cache keeps the counts: a killed process loses none, a power cut may lose some.
 """
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
+import logging
 import mmap
 import os
 import sys
@@ -37,6 +39,7 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from headworks._audit_counting import WINDOW_MS, layout, window_of
+from headworks._audit_counting.mapped_words import MappedWords
 from headworks._audit_counting.outcomes import (
     ATTEMPTED,
     DELIVERED,
@@ -47,8 +50,7 @@ from headworks._audit_counting.outcomes import (
 from headworks._audit_counting.tally import Report, Tally
 from headworks.errors import CorruptError, UsageError
 
-__all__ = ["CounterFile", "PendingIncrement", "WindowCounts", "leftover_files"]
-
+_log = logging.getLogger("headworks.audit")
 _INITIAL_SLOTS = 256
 _MAX_SLOTS = 1 << 17
 _SUFFIX = ".counts"
@@ -94,8 +96,10 @@ class WindowCounts:
         If the file is closed, the message stays open, and the next process publishes it as
         unresolved.
         """
-        with self._file.lock:
-            if not self._file.closed:
+        file = self._file
+        with file.lock:
+            if not file.closed:
+                file.lost[outcome] += outcome != DELIVERED
                 self.add(outcome, 1, 0)
 
     def add(self, outcome: int, number: int, size: int) -> None:
@@ -134,23 +138,15 @@ class CounterFile:
     def __init__(self, folder: Path, *, path: Path | None = None) -> None:
         # Guards `words` and all attributes below it.
         self.lock = threading.Lock()
+        # The messages that were resolved and not delivered, by outcome; read without the lock.
+        self.lost = [0] * len(OUTCOMES)
+        # The counts that `published` noted, by outcome.
+        self._published = [0] * len(OUTCOMES)
         # Whether the file is released; nothing is counted then.
         self.closed = False
         self.path = path or folder / f"{uuid.uuid4()}{_SUFFIX}"
-        folder.mkdir(parents=True, exist_ok=True)
-        # The open file, which holds the lock that says that this process lives.
-        self._descriptor = os.open(
-            self.path, os.O_RDWR | (os.O_CREAT if path is None else 0), 0o600
-        )
-        try:
-            # A process that looks for leftovers may hold a new file for a moment.
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | (0 if path is None else fcntl.LOCK_NB))
-            if path is None:
-                os.ftruncate(self._descriptor, layout.file_size(_INITIAL_SLOTS))
-            self._map_file()
-        except BaseException:
-            os.close(self._descriptor)
-            raise
+        size = layout.file_size(_INITIAL_SLOTS) if path is None else None
+        self._mapped = MappedWords(self.path, size)
         if path is None:
             self.words[0] = layout.MAGIC
         elif self.words[0] != layout.MAGIC:
@@ -165,6 +161,15 @@ class CounterFile:
         # The numbers of slots that were taken once and may be taken again.
         self._free: list[int] = []
         _open_files.add(self)
+
+    @property
+    def words(self) -> memoryview:
+        """The words of the file; see `layout`."""
+        return self._mapped.words
+
+    @property
+    def _memory(self) -> mmap.mmap:
+        return self._mapped.memory
 
     @property
     def used(self) -> int:
@@ -226,8 +231,9 @@ class CounterFile:
         number = self.used
         if layout.base_of(number + 1) > len(self.words):
             before, memory = self.words, self._memory
-            os.ftruncate(self._descriptor, layout.file_size(number * 2))
-            self._map_file()
+            for slot in self._slots.values():
+                slot.attach(None)  # first, so that nothing is counted while the words move
+            self._mapped.grow(layout.file_size(number * 2))
             for slot in self._slots.values():
                 slot.attach(self.words)
             before.release()
@@ -274,6 +280,8 @@ class CounterFile:
                 return
             words = self.words
             layout.mark_reported(words, base)
+            for i, name in enumerate(OUTCOMES):
+                self._published[i] += increment.counts.get(name, 0)
             slot = self._slots.get((increment.topic, increment.window_start))
             if slot is not None:
                 slot.attach(None)  # first, so that no message is counted from here on
@@ -300,11 +308,19 @@ class CounterFile:
     def unpublished(self) -> dict[str, int]:
         """Return the counts that are not published, by outcome."""
         with self.lock:
-            self._flush()
-            return {
-                name: sum(layout.unpublished(self.words, base, i) for base in self._bases())
-                for i, name in enumerate(OUTCOMES)
-            }
+            return dict(zip(OUTCOMES, self._unpublished(), strict=True))
+
+    def totals(self) -> list[int]:
+        """Return all counts of this process, published or not, in the order of OUTCOMES."""
+        with self.lock:
+            return [a + b for a, b in zip(self._published, self._unpublished(), strict=True)]
+
+    def _unpublished(self) -> list[int]:
+        self._flush()
+        return [
+            sum(layout.unpublished(self.words, base, i) for base in self._bases())
+            for i in range(len(OUTCOMES))
+        ]
 
     def close(self, *, remove: bool = False) -> None:
         """Release the file, or remove it."""
@@ -313,7 +329,8 @@ class CounterFile:
                 return
             self._flush()
             if remove:
-                self.path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # what is left is published, and ids are known
+                    self.path.unlink(missing_ok=True)
             self._release()
 
     def _release(self) -> None:
@@ -321,9 +338,7 @@ class CounterFile:
             slot.attach(None)
         self.latest.clear()
         self.closed = True
-        self.words.release()
-        self._memory.close()
-        os.close(self._descriptor)
+        self._mapped.release()
 
     def _after_fork(self) -> None:
         """Release the file in a forked child, in which nobody may hold the old lock any more."""
@@ -336,10 +351,6 @@ class CounterFile:
             base = layout.base_of(number)
             if self.words[base + layout.LENGTH]:
                 yield base
-
-    def _map_file(self) -> None:
-        self._memory = mmap.mmap(self._descriptor, 0)
-        self.words = memoryview(self._memory).cast("Q")
 
 
 _open_files: weakref.WeakSet[CounterFile] = weakref.WeakSet()
@@ -363,4 +374,7 @@ def leftover_files(folder: Path) -> Iterator[CounterFile]:
             continue  # its process lives, or another one has just published it
         except (CorruptError, ValueError):
             continue  # the process died before it counted anything
+        except OSError as error:
+            _log.debug("%s waits for a disk that takes it: %s", path, error)
+            continue
         yield file

@@ -56,8 +56,10 @@ class AuditCount:
     counts: dict[str, int]
     """Messages by outcome. Producer: attempted, delivered, failed, dropped:REASON, unresolved (it
     was killed before it knew). Hadoop: loaded, quarantined, late (of the loaded, those whose
-    window had ended more than an hour before), lost (the broker no longer had them; their window
-    is not known and given as 0). Consumer: consumed, skipped.
+    window had ended more than an hour before), lost (the broker no longer had them), damaged
+    (their record batch was, and was skipped; the window of a lost or damaged message is not
+    known and given as 0). Consumer: consumed, skipped (messages of a damaged record batch
+    included).
     """
 
     bytes: int
@@ -208,7 +210,7 @@ AuditCount.__headworks__ = _EventType(
         "    },\n"
         "    {\n"
         '      "name": "counts",\n'
-        '      "doc": "Messages by outcome. Producer: attempted, delivered, failed, dropped:REASON, unresolved (it was killed before it knew). Hadoop: loaded, quarantined, late (of the loaded, those whose window had ended more than an hour before), lost (the broker no longer had them; their window is not known and given as 0). Consumer: consumed, skipped.",\n'
+        '      "doc": "Messages by outcome. Producer: attempted, delivered, failed, dropped:REASON, unresolved (it was killed before it knew). Hadoop: loaded, quarantined, late (of the loaded, those whose window had ended more than an hour before), lost (the broker no longer had them), damaged (their record batch was, and was skipped; the window of a lost or damaged message is not known and given as 0). Consumer: consumed, skipped (messages of a damaged record batch included).",\n'
         '      "type": {"type": "map", "values": "long"}\n'
         "    },\n"
         "    {\n"
@@ -258,7 +260,7 @@ AuditCount.__headworks__ = _EventType(
         "  ]\n"
         "}\n"
     ),
-    fingerprint="495d5ed59d412cb800092ef22c024d70185cc2b4a641b4d884561136f20e3eb3",
+    fingerprint="3f52d3d474fb2581dee2ce9205e41479a91a3c338b929a0938fba01a3e60ddaa",
     topic="headworks.audit",
     encode=_encode_AuditCount,
     event_time=_time_AuditCount,

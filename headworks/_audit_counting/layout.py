@@ -15,27 +15,6 @@ from typing import Final
 
 from headworks._audit_counting.outcomes import ATTEMPTED, CONSUMED, DELIVERED, OUTCOMES, UNRESOLVED
 
-__all__ = [
-    "BYTES",
-    "CURRENT",
-    "HEADER_WORDS",
-    "LENGTH",
-    "MAGIC",
-    "PENDING",
-    "SEQUENCE",
-    "SLOT_WORDS",
-    "base_of",
-    "clear_slot",
-    "file_size",
-    "is_settled",
-    "mark_reported",
-    "open_messages",
-    "slot_name",
-    "slot_window",
-    "snapshot_increment",
-    "unpublished",
-]
-
 MAGIC: Final = int.from_bytes(b"HWAUDIT5", "little")
 HEADER_WORDS: Final = 2
 _TOPIC_WORDS = 32  # a topic's name has at most 249 bytes

@@ -10,24 +10,6 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-__all__ = [
-    "ATTEMPTED",
-    "BROKER_ERROR",
-    "CLOSED",
-    "CONSUMED",
-    "DELIVERED",
-    "FAILED",
-    "MIRRORED",
-    "OUTCOMES",
-    "OUTCOME_OF_ERROR",
-    "QUEUE_FULL",
-    "RESENT",
-    "SKIPPED",
-    "TIMED_OUT",
-    "TOO_LARGE",
-    "UNRESOLVED",
-]
-
 OUTCOMES: Final = (
     "attempted",
     "delivered",

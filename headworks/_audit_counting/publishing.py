@@ -20,8 +20,6 @@ from headworks._kafka.partitioner import KeylessPartitioner
 from headworks.errors import HeadworksError
 from headworks.registry_client._schema_ids import EventSchemaIds
 
-__all__ = ["AuditPublisher"]
-
 _log = logging.getLogger("headworks.audit")
 _POLL_SECONDS = 0.2
 _CLOSE_SECONDS = 5.0

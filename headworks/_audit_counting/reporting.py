@@ -23,8 +23,6 @@ from headworks._wire import prefix
 from headworks.codec import event_type
 from headworks.registry_client._schema_ids import EventSchemaIds
 
-__all__ = ["AuditReporter", "audit_topic_sender"]
-
 Send = Callable[[bytes, Callable[[object, object], None]], bool]
 
 

@@ -23,8 +23,6 @@ from confluent_kafka import KafkaError
 
 from headworks._native import tally as _compiled
 
-__all__ = ["PythonTally", "Report", "Tally"]
-
 Report: TypeAlias = Callable[[KafkaError | None, object], None]
 """librdkafka's delivery callback: an error or None, and the message."""
 

@@ -41,8 +41,6 @@ from headworks._decoding.resolution import (
 )
 from headworks.schema import Field, Fixed
 
-__all__ = ["DATUM_ERRORS", "SCOPE", "DecoderSource"]
-
 DATUM_ERRORS: Final = (ValueError, IndexError, struct.error, RecursionError, OverflowError)
 Target = TypeVar("Target")
 

@@ -13,16 +13,6 @@ from collections.abc import Callable
 
 from headworks.schema import Array, EnumType, Fixed, MapType, Record, Schema, Union
 
-__all__ = [
-    "MAX_EMPTY_ITEMS",
-    "BadDatumError",
-    "Skipper",
-    "read_int",
-    "read_long",
-    "skipper",
-    "takes_nothing",
-]
-
 Skipper = Callable[[bytes, int, int], int]
 MAX_EMPTY_ITEMS = 100_000
 _WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}

@@ -20,32 +20,14 @@ from headworks.schema import (
     EnumType,
     Field,
     Fixed,
+    Logical,
     MapType,
     Primitive,
     Record,
     Schema,
     Union,
 )
-
-__all__ = [
-    "Action",
-    "ArrayAction",
-    "DefaultAction",
-    "EnumAction",
-    "ErrorAction",
-    "LeafAction",
-    "MapAction",
-    "ReaderUnionAction",
-    "RecordAction",
-    "RecordPair",
-    "RecursionAction",
-    "SkipAction",
-    "WriterUnionAction",
-    "compatible_name",
-    "resolve",
-    "resolve_branch",
-    "source_field",
-]
+from headworks.schema._model import Named
 
 RecordPair = tuple[int, int]  # a writer's and a reader's record, by identity
 
@@ -207,6 +189,11 @@ def source_field(writer: Record, reader: Record, field: Field) -> Field | None:
     return None
 
 
+def is_millis(logical: Logical | None) -> bool:
+    """Return whether a long counts milliseconds, which tables store as microseconds."""
+    return logical is not None and logical.name.endswith("timestamp-millis")
+
+
 def compatible_name(writer: Record | EnumType | Fixed, reader: Record | EnumType | Fixed) -> bool:
     """Return whether names match: in full, by an alias of the reader, or simple names."""
     return _same_name(writer, reader) or _simple(writer.name) == _simple(reader.name)
@@ -245,15 +232,15 @@ def resolve_branch(writer: Schema, reader: Union) -> int | None:
 
 
 def _has_same_name(writer: Schema, reader: Schema) -> bool:
-    if isinstance(writer, (Record, EnumType, Fixed)):
+    if isinstance(writer, Named):
         return writer.kind == reader.kind and _same_name(writer, reader)
     return writer.kind == reader.kind
 
 
 def _has_compatible_name(writer: Schema, reader: Schema) -> bool:
-    if not isinstance(writer, (Record, EnumType, Fixed)) or writer.kind != reader.kind:
+    if not isinstance(writer, Named) or writer.kind != reader.kind:
         return False
-    return isinstance(reader, (Record, EnumType, Fixed)) and compatible_name(writer, reader)
+    return isinstance(reader, Named) and compatible_name(writer, reader)
 
 
 def _matches(writer: Schema, reader: Schema) -> bool:
@@ -265,7 +252,7 @@ def _matches(writer: Schema, reader: Schema) -> bool:
 
 
 def _same_name(writer: Record | EnumType | Fixed, reader: Schema) -> bool:
-    return isinstance(reader, (Record, EnumType, Fixed)) and (
+    return isinstance(reader, Named) and (
         writer.name == reader.name or writer.name in reader.aliases
     )
 
@@ -297,7 +284,7 @@ def _min_size(schema: Schema, inside: tuple[Schema, ...] = ()) -> int:
 
 
 def _name(schema: Schema) -> str:
-    if isinstance(schema, (Record, EnumType, Fixed)):
+    if isinstance(schema, Named):
         return schema.name
     return schema.kind
 

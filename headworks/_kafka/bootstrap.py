@@ -1,8 +1,8 @@
 """Find the brokers that a client starts with: named ones, or those registered in ZooKeeper.
 
 Rules: SDKs and commands use this one module. An argument takes precedence over a setting, and the
-address of a broker over the address of ZooKeeper. A client that runs for long keeps a `Brokers`
-object, so it still finds the cluster after every broker that it knew was replaced.
+address of a broker over the address of ZooKeeper. A client that runs for long keeps
+`BootstrapServers`, so it still finds the cluster after every broker that it knew was replaced.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from headworks._settings import lookup, resolve, resolve_optional
 from headworks._zookeeper import live_brokers, open_session
 from headworks._zookeeper.bootstrap_proxy import BootstrapProxy
 from headworks.errors import UnreachableError
-
-__all__ = ["Brokers", "resolve_bootstrap"]
 
 _ZOOKEEPER_TIMEOUT_SECONDS = 5.0
 _MAX_RECONNECT_MS = 2_000
@@ -39,7 +37,7 @@ def resolve_bootstrap(bootstrap: str | None = None, zookeeper: str | None = None
     return ",".join(broker.address for broker in brokers.values())
 
 
-class Brokers:
+class BootstrapServers:
     """`resolve_bootstrap` for a client that runs for long: follows ZooKeeper until `close`.
 
     Over TLS the client keeps the brokers that it started with, because a certificate names its own
@@ -48,12 +46,12 @@ class Brokers:
 
     def __init__(self, bootstrap: str | None = None, zookeeper: str | None = None) -> None:
         ensemble = _ensemble(bootstrap, zookeeper)
-        self._doorway: BootstrapProxy | None = None
+        self._proxy: BootstrapProxy | None = None
         if ensemble is None or resolve_optional("tls_ca") is not None:
             self.address = resolve_bootstrap(bootstrap, zookeeper)
         else:
-            self._doorway = BootstrapProxy(ensemble)
-            self.address = ",".join((*self._doorway.brokers, self._doorway.address))
+            self._proxy = BootstrapProxy(ensemble)
+            self.address = ",".join((*self._proxy.brokers, self._proxy.address))
 
     def client(self) -> dict[str, Any]:
         """Return `client_properties` for a client that starts with these brokers."""
@@ -65,12 +63,12 @@ class Brokers:
     @property
     def followed(self) -> bool:
         """Whether new brokers are found when they replace these."""
-        return self._doorway is not None
+        return self._proxy is not None
 
     def close(self) -> None:
         """Stop following ZooKeeper."""
-        if self._doorway is not None:
-            self._doorway.close()
+        if self._proxy is not None:
+            self._proxy.close()
 
 
 def _ensemble(bootstrap: str | None, zookeeper: str | None) -> str | None:

@@ -12,8 +12,6 @@ from typing import Any, Final
 from headworks._settings import resolve_optional
 from headworks.errors import UsageError
 
-__all__ = ["READ_AHEAD", "client_properties"]
-
 # When the prefetch queue is full, librdkafka pauses fetching for a second by default. A fast reader
 # empties the queue much sooner, and would wait.
 READ_AHEAD: Final = {"fetch.queue.backoff.ms": 20}

@@ -1,4 +1,4 @@
-"""librdkafka clients that survive a fork.
+"""librdkafka clients that survive a fork, and consumers that check the CRC of every batch.
 
 librdkafka's threads do not survive a fork. Destroying such a client in the child waits for them for
 ever, or reads the memory of their stacks. Python destroys a client as soon as it collects it: as
@@ -7,6 +7,8 @@ garbage that the parent had not collected yet, or at the end of the interpreter.
 Rules:
 
 - A client that a user's process may hold across a fork is created here.
+- Every consumer of ours is created here, so that none returns a record whose batch has a wrong CRC.
+  librdkafka does not check it by default.
 - The child keeps the parent's clients for ever: it never destroys, polls, or flushes them.
 - A child's own client is not destroyed at the end of the interpreter. The parent may have been
   resolving a name when it forked. The child then holds the lock of glibc's `getaddrinfo` for ever,
@@ -19,27 +21,42 @@ import atexit
 import ctypes
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import confluent_kafka
 
-__all__ = ["KafkaConsumer", "KafkaProducer"]
+from headworks.errors import UsageError
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn a property that librdkafka refuses into a UsageError."""
+    try:
+        yield
+    except confluent_kafka.KafkaException as error:
+        raise UsageError(
+            f"librdkafka refuses its properties: {error.args[0].str()}",
+            fix="correct `config`, or the settings of the connection",
+        ) from None
 
 
 class KafkaProducer(confluent_kafka.Producer):
     """A librdkafka producer with these properties."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
-        super().__init__(dict(properties))
+        with _refusals():
+            super().__init__(dict(properties))
         _of_this_process.add(self)
 
 
 class KafkaConsumer(confluent_kafka.Consumer):
-    """A librdkafka consumer with these properties."""
+    """A librdkafka consumer with these properties; it checks CRCs unless they say otherwise."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
-        super().__init__(dict(properties))
+        with _refusals():
+            super().__init__({"check.crcs": True, **properties})
         _of_this_process.add(self)
 
 

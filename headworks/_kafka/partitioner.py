@@ -22,8 +22,6 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["ANY", "KeylessPartitioner", "reachable_partitions"]
-
 ANY = -1
 _STATISTICS_INTERVAL_MS = 500
 _UNREACHABLE_SECONDS = 10.0

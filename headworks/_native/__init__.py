@@ -1,12 +1,13 @@
-"""The C extensions: the event encoder (`_encoder.c`) and the audit counters (`_tally.c`).
+"""The C extensions: encoder (`_encoder.c`), decoder (`_decoder.c`), audit counters (`_tally.c`).
 
 Rules:
 
-- No other module decides whether compiled code runs. `hatch_build.py` builds both extensions or
-  neither; if one is missing, the other was left by an older version and is not used.
+- No other module decides whether compiled code runs. `hatch_build.py` builds all extensions or
+  none; if one is missing, the others were left by an older version and are not used.
 - Each extension has a Python form that defines the result and is always present
-  (`headworks.codec`, `headworks._audit_counting.tally`). Only the speed differs.
-- Imports neither of those packages, because both import this one.
+  (`headworks.codec`, `headworks._decoding`, `headworks._audit_counting.tally`). Only the speed
+  differs.
+- Imports none of those packages, because they import this one.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from __future__ import annotations
 from typing import Final
 
 try:
+    from headworks._native import _decoder as decoder
     from headworks._native import _encoder as encoder
     from headworks._native import _tally as tally
 except ImportError:
-    tally = encoder = None  # type: ignore[assignment]
+    tally = encoder = decoder = None  # type: ignore[assignment]
 
-__all__ = ["COMPILED", "encoder", "tally"]
+__all__ = ["COMPILED", "decoder", "encoder", "tally"]
 
 COMPILED: Final = encoder is not None
-"""Whether compiled code encodes and counts events; otherwise Python does, with the same result."""
+"""Whether compiled code runs; otherwise Python does, with the same result."""

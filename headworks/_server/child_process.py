@@ -23,12 +23,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 from headworks.errors import HeadworksError, UnreachableError, UsageError
-
-__all__ = ["Service", "end_with_parent", "start"]
 
 _SUPERVISED = "HEADWORKS_SUPERVISED"
 
@@ -73,12 +70,7 @@ class Service:
     def __enter__(self) -> Service:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

@@ -11,8 +11,6 @@ import json
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["HEAD_SECONDS", "MAX_HEAD_BYTES", "BoundedConnection"]
-
 MAX_HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 10.0
 _REASONS = {408: b"Request Timeout", 431: b"Request Header Fields Too Large"}

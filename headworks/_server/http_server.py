@@ -22,8 +22,6 @@ from headworks._server.http_connection import BoundedConnection
 from headworks._server.security import parse_listen, refuse_exposure
 from headworks.errors import UsageError
 
-__all__ = ["DRAIN_SECONDS", "bind", "serve_app"]
-
 DRAIN_SECONDS = 5
 _MAX_PENDING_CONNECTIONS = 1024
 

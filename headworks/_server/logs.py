@@ -12,8 +12,6 @@ from typing import TextIO
 
 from headworks.errors import UsageError
 
-__all__ = ["FORMATS", "LEVELS", "configure"]
-
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
 _TEXT = "%(asctime)s %(levelname)s %(name)s %(message)s"

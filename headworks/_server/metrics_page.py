@@ -10,7 +10,8 @@ Rules:
 - The page never delays the server beside it. It answers few requests at a time, and closes a
   connection that takes too long, counted from its beginning to the last byte of the response.
 - The page names every topic and group. If the server has users, only a reader of all topics sees
-  it. A page without users listens on loopback only, unless the operator passes `--insecure`.
+  it. A page without users listens on loopback only, unless the operator passes `--insecure`. There
+  it answers under an address or localhost, so that no web page can read it (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -29,9 +30,8 @@ from typing import Any
 
 from headworks._server.security import Access, Principal, ResourceType, Role, Users
 from headworks._server.security.exposure import parse_listen, refuse_exposure, refuse_plaintext
+from headworks._server.security.http.web_pages import ONLY_ADDRESSES, WebPageRules
 from headworks.errors import UsageError
-
-__all__ = ["MetricsEndpoint", "MetricsPage"]
 
 _log = logging.getLogger(__name__)
 _MAX_REQUESTS = 8
@@ -49,6 +49,7 @@ class MetricsEndpoint:
     users: Users | None = None  # checked by `Authorization: Basic`
     access: Access | None = None  # the grants; None: every user may read the page
     tls: ssl.SSLContext | None = None
+    web_pages: WebPageRules = ONLY_ADDRESSES
 
     @classmethod
     def parse(
@@ -74,7 +75,8 @@ class MetricsEndpoint:
             users_option=False,
         )
         refuse_plaintext(host, "metrics page", encrypts=tls is not None, insecure=insecure)
-        return cls(host, port, users, access, tls)
+        web_pages = WebPageRules(any_host=insecure or users is not None)
+        return cls(host, port, users, access, tls, web_pages)
 
     def status(self, authorization: str | None) -> int:
         """Return the HTTP status for an `Authorization` header: 200, 401, or 403."""
@@ -189,6 +191,10 @@ class _MetricsHandler(BaseHTTPRequestHandler):
         """Answer with the page, or with the reason for refusing it."""
         if self.path.partition("?")[0] != "/metrics":
             self._answer(404, b"the metrics are at /metrics\n", "text/plain")
+            return
+        host = self.headers.get("Host", "").encode("latin-1")
+        if self.server.endpoint.web_pages.refusal("GET", [(b"host", host)]) is not None:
+            self._answer(421, b"this page answers under an address or localhost\n", "text/plain")
             return
         status = self.server.endpoint.status(self.headers.get("Authorization"))
         if status == 200:

@@ -26,8 +26,6 @@ from headworks._zookeeper.nodes import BrokerNode
 from headworks._zookeeper.session import open_session
 from headworks.errors import UnreachableError
 
-__all__ = ["BootstrapProxy"]
-
 _CHUNK_BYTES = 1 << 16
 _MAX_CONNECTIONS = 16
 _CONNECT_SECONDS = 5.0

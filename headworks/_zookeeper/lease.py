@@ -36,8 +36,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-__all__ = ["Lease", "LeaseThread"]
-
 _TRUSTED_PART = 2 / 3  # of the timeout, after a write was sent
 _UNREPORTED_PART = 1 / 4  # of the timeout, that the leader may not have heard of
 

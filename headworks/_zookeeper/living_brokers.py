@@ -19,8 +19,6 @@ from headworks._zookeeper.nodes import BrokerNode
 from headworks._zookeeper.session import SessionState, ZooKeeperSession, kazoo
 from headworks.errors import CorruptError
 
-__all__ = ["BrokerWatch", "live_brokers"]
-
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.5
 

@@ -15,10 +15,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from headworks.errors import CorruptError
-
-__all__ = ["BrokerNode", "MemberNode", "OffsetNode", "TopicNode"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,7 @@ class TopicNode:
     configs: Mapping[str, str] = field(default_factory=dict)  # that differ from the defaults
     deleting: bool = False
     left: tuple[int, ...] = ()  # while deleting: the brokers that still have files of it
+    topic_id: UUID | None = None  # None: of a release that had no topic ids
 
     def dump(self) -> bytes:
         """Return the value of the node."""
@@ -65,6 +65,8 @@ class TopicNode:
             "partitions": {str(index): broker for index, broker in enumerate(self.assignment)},
             "configs": dict(self.configs),
         }
+        if self.topic_id is not None:
+            fields["topic_id"] = str(self.topic_id)
         if self.deleting:
             fields["deleting"] = list(self.left)
         return _dump(fields)
@@ -78,7 +80,8 @@ class TopicNode:
             assignment = tuple(partitions[index] for index in range(len(partitions)))
             configs = {str(name): str(text) for name, text in found.get("configs", {}).items()}
             left = tuple(int(broker) for broker in found.get("deleting", ()))
-            return cls(assignment, configs, "deleting" in found, left)
+            topic_id = UUID(found["topic_id"]) if "topic_id" in found else None
+            return cls(assignment, configs, "deleting" in found, left, topic_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +90,14 @@ class MemberNode:
 
     topics: Mapping[str, int] = field(default_factory=dict)  # streams for each; without a pattern
     pattern: str | None = None  # a regular expression for topics
-    refused: bool = False  # whether the pattern matches the topics that are excluded
+    excludes: bool = False  # whether the pattern matches the topics that are excluded
     streams: int = 1  # for each topic that the pattern selects
 
     def dump(self) -> bytes:
         """Return the value of the node."""
         if self.pattern is None:
             return _dump(dict(self.topics))
-        kind = "black_list" if self.refused else "white_list"
+        kind = "black_list" if self.excludes else "white_list"
         return _dump({kind: self.pattern, "streams": self.streams, "topics": {}})
 
     @classmethod
@@ -111,20 +114,45 @@ class MemberNode:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupNode:
+    """A group; its node is empty unless members with a coordinator have committed offsets."""
+
+    protocol_type: str = ""
+
+    def dump(self) -> bytes:
+        """Return the value of the node."""
+        return _dump({"protocol_type": self.protocol_type})
+
+    @classmethod
+    def load(cls, value: bytes) -> GroupNode:
+        """Read a group. Other programs write this node too: an unknown value has no type."""
+        try:
+            return cls(str(_object(value).get("protocol_type", "")))
+        except (ValueError, TypeError):
+            return cls()
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetNode:
     """A committed offset."""
 
     offset: int  # the next to read
     leader_epoch: int = -1  # as the consumer gave it; -1: none
     metadata: str = ""  # as the consumer gave it
+    topic_id: UUID | None = None  # of the topic that it is an offset of; None: not known
 
     def dump(self) -> bytes:
         """Return the value of the node."""
-        if self.leader_epoch == -1 and not self.metadata:
+        if self.leader_epoch == -1 and not self.metadata and self.topic_id is None:
             return b"%d" % self.offset
-        return _dump(
-            {"offset": self.offset, "leader_epoch": self.leader_epoch, "metadata": self.metadata}
-        )
+        fields: dict[str, Any] = {
+            "offset": self.offset,
+            "leader_epoch": self.leader_epoch,
+            "metadata": self.metadata,
+        }
+        if self.topic_id is not None:
+            fields["topic_id"] = str(self.topic_id)
+        return _dump(fields)
 
     @classmethod
     def load(cls, value: bytes, path: str) -> OffsetNode:
@@ -137,6 +165,7 @@ class OffsetNode:
                 int(found["offset"]),
                 int(found.get("leader_epoch", -1)),
                 str(found.get("metadata", "")),
+                UUID(found["topic_id"]) if "topic_id" in found else None,
             )
 
 

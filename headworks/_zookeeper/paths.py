@@ -21,32 +21,6 @@ from __future__ import annotations
 
 from urllib.parse import quote, unquote
 
-__all__ = [
-    "BROKERS",
-    "CLUSTER_ID",
-    "CONSUMERS",
-    "FOLDERS",
-    "PRODUCER_IDS",
-    "TOPICS",
-    "broker",
-    "broker_partition",
-    "broker_partition_of",
-    "component",
-    "folder",
-    "group",
-    "group_topic_offsets",
-    "group_topic_owners",
-    "member",
-    "members",
-    "name_of",
-    "offset",
-    "offsets",
-    "owner",
-    "owners",
-    "served",
-    "topic",
-]
-
 BROKERS = "/brokers/ids"
 FOLDERS = "/brokers/folders"
 TOPICS = "/brokers/topics"

@@ -19,19 +19,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
 from typing import Any
 
 from headworks.errors import UnreachableError, UsageError
-
-__all__ = [
-    "EnsembleAddress",
-    "SessionState",
-    "ZooKeeperSession",
-    "kazoo",
-    "open_session",
-    "parse_address",
-]
 
 DEFAULT_PORT = 2181
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+)(?::(?P<port>\d{1,5}))?")
@@ -171,12 +161,7 @@ class ZooKeeperSession:
     def __enter__(self) -> ZooKeeperSession:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -186,19 +171,15 @@ def open_session(
     timeout: float = 6.0,
     wait: float = 15.0,
     create_chroot: bool = False,
-    listener: Callable[[SessionState], None] | None = None,
 ) -> ZooKeeperSession:
     """Open a session that ZooKeeper ends after `timeout` seconds of silence.
 
     Wait up to `wait` seconds for a server, and raise UnreachableError if none answers. Raises
     UsageError for an invalid address, a missing chroot unless `create_chroot`, or without kazoo.
-    `listener` gets every change of state, the first included.
     """
     where = parse_address(address) if isinstance(address, str) else address
     client = _client(where, timeout)
     session = ZooKeeperSession(client, where)
-    if listener is not None:
-        session.on_state(listener)
     deadline = time.monotonic() + wait
     try:
         client.start(wait)

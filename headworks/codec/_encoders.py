@@ -16,8 +16,6 @@ from typing import Generic, Protocol, TypeVar
 
 from headworks.codec._explain import explain
 
-__all__ = ["EncodedMessage", "EventEncoder", "PythonEncoder"]
-
 T = TypeVar("T")
 EventIn = TypeVar("EventIn", contravariant=True)
 

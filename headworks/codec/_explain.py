@@ -19,8 +19,6 @@ from headworks.errors import UsageError
 if TYPE_CHECKING:
     from headworks.schema._model import Fixed, Logical, Primitive, Record, Schema, Union
 
-__all__ = ["EncodeError", "explain"]
-
 _INTEGER_RANGES = {"int": (-(1 << 31), (1 << 31) - 1), "long": (-(1 << 63), (1 << 63) - 1)}
 _EXACT_CLASSES = {
     NoneType,

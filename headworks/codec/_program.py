@@ -22,8 +22,6 @@ from headworks.codec._encoders import EventEncoder, PythonEncoder
 if TYPE_CHECKING:
     from headworks.schema._model import EnumType, Fixed, Primitive, Record, Schema, Union
 
-__all__ = ["compiled_encoder"]
-
 T = TypeVar("T")
 Node = tuple[Any, ...]
 _CLASS_OF_KIND: dict[str, type] = {

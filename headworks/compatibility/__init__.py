@@ -7,13 +7,13 @@
 - `_hive`: changes that a Hive table on Parquet cannot follow (`warehouse`).
 - `_messages`, `_wording`: the text of findings.
 - `_budget`: the work that one question may cost.
-- `_levels`: the questions, `check_level` and `check_pair`.
+- `_levels`: the questions, `check_level`, `check_pair`, and `stricter_findings`.
 
 Pure: no files, no network, no clock.
 """
 
 from headworks.compatibility._finding import Finding, Level, Policy, Version
-from headworks.compatibility._levels import check_level, check_pair
+from headworks.compatibility._levels import check_level, check_pair, stricter_findings
 from headworks.compatibility._rules import RULES, Rule
 
 __all__ = [
@@ -25,4 +25,5 @@ __all__ = [
     "Version",
     "check_level",
     "check_pair",
+    "stricter_findings",
 ]

@@ -12,8 +12,6 @@ from typing import Final
 
 from headworks.errors import UsageError
 
-__all__ = ["MAX_FINDINGS", "MAX_PAIR_STEPS", "MAX_TOTAL_STEPS", "Budget"]
-
 MAX_PAIR_STEPS: Final = 2_000_000
 MAX_TOTAL_STEPS: Final = 20_000_000
 # Beyond this many, each failing version still has its first finding.

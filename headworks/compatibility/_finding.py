@@ -7,13 +7,13 @@ Frozen values without behavior beyond their own form. The rules are in `_rules`,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
+from typing import Any
 
 from headworks.errors import UsageError
+from headworks.schema import topic_of
 from headworks.schema._model import Schema
-
-__all__ = ["Finding", "Level", "Policy", "Version"]
 
 
 class Level(StrEnum):
@@ -74,6 +74,20 @@ class Policy(StrEnum):
                 f"{text!r} is not a compatibility policy", fix=f"use one of {', '.join(cls)}"
             ) from None
 
+    @classmethod
+    def default_of(cls, subject: str) -> Policy:
+        """Return the policy of a subject for which nobody chose one, at gate and registry alike.
+
+        The loader makes a table of every topic whose values have a subject, `TOPIC-value` in the
+        default context. All other subjects have no table.
+        """
+        return cls.STRICT if topic_of(subject) is None else cls.WAREHOUSE
+
+    def includes(self, other: Policy) -> bool:
+        """Return whether this policy refuses everything that `other` refuses."""
+        order = list(Policy)
+        return order.index(self) >= order.index(other)
+
 
 @dataclass(frozen=True, slots=True)
 class Version:
@@ -110,21 +124,11 @@ class Finding:
     def from_dict(cls, value: Mapping[str, object]) -> Finding:
         """Read the result of `as_dict`; unknown members are ignored."""
 
-        def text(key: str) -> str:
-            return str(value.get(key) or "")
-
-        def number(key: str) -> int | None:
-            found = value.get(key)
-            return found if isinstance(found, int) else None
-
-        return cls(
-            rule=text("rule"),
-            kind=text("kind"),
-            message=text("message"),
-            fix=text("fix"),
-            path=text("path"),
-            reader_pointer=text("reader_pointer"),
-            writer_pointer=text("writer_pointer"),
-            reader_version=number("reader_version"),
-            writer_version=number("writer_version"),
-        )
+        found: dict[str, Any] = {}
+        for one in fields(cls):
+            given = value.get(one.name)
+            if one.name.endswith("_version"):
+                found[one.name] = given if isinstance(given, int) else None
+            else:
+                found[one.name] = str(given or "")
+        return cls(**found)

@@ -7,6 +7,7 @@ The table of a topic follows its schemas one after the other, and files of old s
   or double, string and binary each other, and a decimal may gain digits. Avro's float is stored as
   double.
 - A union of several types is a struct with a member for each, in order.
+- A metastore bounds the name of a column and the text of its type.
 
 Rules: it judges the step from an old schema to the next one, whatever the level's direction. It
 reports no problem that the old schema had already.
@@ -19,12 +20,19 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headworks.compatibility._budget import Budget
+from headworks.compatibility._columns import (
+    TypeLengths,
+    branches,
+    name_problem,
+    one_type,
+    shape,
+    type_problem,
+)
 from headworks.compatibility._finding import Finding
 from headworks.compatibility._rules import RULES
 from headworks.compatibility._wording import type_name
 from headworks.schema._model import (
     Array,
-    EnumType,
     Field,
     Fixed,
     MapType,
@@ -34,29 +42,12 @@ from headworks.schema._model import (
     Union,
 )
 
-__all__ = ["RESERVED_COLUMNS", "column_problems", "table_findings"]
-
 RESERVED_COLUMNS: Final = frozenset(
-    ["_partition", "_offset", "_timestamp", "_schema_version", "_load", "datepartition"]
+    [
+        *("_partition", "_offset", "_timestamp", "_schema_version", "_load", "_written"),
+        *("_topic_life", "datepartition"),
+    ]
 )
-_COLUMN: Final = {
-    "null": "string",
-    "boolean": "boolean",
-    "int": "int",
-    "long": "bigint",
-    "float": "double",
-    "double": "double",
-    "bytes": "binary",
-    "string": "string",
-}
-_LOGICAL_COLUMN: Final = {
-    "date": "date",
-    "timestamp-millis": "timestamp",
-    "timestamp-micros": "timestamp",
-    "local-timestamp-millis": "local timestamp",
-    "local-timestamp-micros": "local timestamp",
-    "uuid": "string",
-}
 _READABLE: Final = frozenset(
     [("int", "bigint"), ("int", "double"), ("string", "binary"), ("binary", "string")]
 )
@@ -94,7 +85,7 @@ class _TableEvolution:
         stack: list[tuple[str, Schema, Schema]] = [("", new, old)]
         while stack:
             path, mine, theirs = stack.pop()
-            mine, theirs = _one_type(mine), _one_type(theirs)
+            mine, theirs = one_type(mine), one_type(theirs)
             if (id(mine), id(theirs)) in self.seen:
                 continue
             self.seen.add((id(mine), id(theirs)))
@@ -113,8 +104,8 @@ class _TableEvolution:
             elif isinstance(mine, MapType) and isinstance(theirs, MapType):
                 below.append((f"{path}{{}}", mine.values, theirs.values))
             elif isinstance(mine, Union) and isinstance(theirs, Union):
-                pairs = list(zip(_branches(mine), _branches(theirs), strict=False))
-                if len(pairs) == len(_branches(theirs)) and all(map(_readable_pair, pairs)):
+                pairs = list(zip(branches(mine), branches(theirs), strict=False))
+                if len(pairs) == len(branches(theirs)) and all(map(_readable_pair, pairs)):
                     below += [(path, *pair) for pair in pairs]
                 else:
                     yield self._union(path, mine, theirs)
@@ -135,17 +126,38 @@ class _TableEvolution:
                 yield self._finding("HW202", path, one, old, message, fix)
         for one in new.fields:
             if one.name not in known:
-                yield from self._added(_dotted(path, one.name), one, known, old, top=not path)
+                yield from self._added(_dotted(path, one.name), one, new, old, top=not path)
+        if not path:
+            yield from self._too_long(new, old)
+
+    def _too_long(self, new: Record, old: Record) -> Iterator[Finding]:
+        """Problems of columns whose name or type the metastore cannot store."""
+        before = {one.name: one for one in old.fields}
+        lengths = TypeLengths()
+        for one in new.fields:
+            was = before.get(one.name)
+            if was is None and (name := name_problem(one.name)):
+                fix = "give the field a shorter name"
+                yield self._finding("HW207", one.name, one, old, name, fix)
+            if self._recursive(one.type) is not None:
+                continue
+            kind = type_problem(lengths.of(one.type))
+            if kind and (was is None or not type_problem(lengths.of(was.type))):
+                fix = "shorten the names inside it, or keep a part of it as a string or bytes field"
+                yield self._finding("HW207", one.name, one, old, kind, fix)
 
     def _added(
-        self, path: str, one: Field, known: set[str], old: Record, *, top: bool
+        self, path: str, one: Field, new: Record, old: Record, *, top: bool
     ) -> Iterator[Finding]:
+        known = {f.name for f in old.fields} if one.aliases else set()
         renamed = [alias for alias in one.aliases if alias in known]
         if renamed:
             message = f'"{one.name}" renames "{renamed[0]}" by an alias, and a Hive table cannot '
             message += f'rename a column: a new column "{one.name}" would stand beside a dead '
             message += f'column "{renamed[0]}" that keeps the old rows'
             fix = f'keep the name "{renamed[0]}"'
+            if any(f.name == renamed[0] for f in new.fields):
+                fix = f'remove the aliases of "{one.name}", and give it a default'
             yield self._finding("HW205", path, one, old, message, fix)
         if top and one.name.lower() in RESERVED_COLUMNS:
             message = f'every table has a column "{one.name.lower()}" of its own'
@@ -164,7 +176,7 @@ class _TableEvolution:
         stack: list[tuple[str, Schema]] = [(path, schema)]
         while stack:
             where, node = stack.pop()
-            node = _one_type(node)
+            node = one_type(node)
             if (id(node), 0) in self.seen:
                 continue
             self.seen.add((id(node), 0))
@@ -211,21 +223,21 @@ class _TableEvolution:
 
     def _column(self, path: str, new: Schema, old: Schema) -> Iterator[Finding]:
         if isinstance(new, Union) or isinstance(old, Union):
-            message = f"the column is {_shape(old)} {self._old} and would become {_shape(new)}: "
+            message = f"the column is {shape(old)} {self._old} and would become {shape(new)}: "
             message += "a union of several types is a struct, and no column becomes one or stops "
             message += "being one"
             fix = "keep the type, and add a new field for the new one, with a default"
             yield self._finding("HW204", path, new, old, message, fix)
         elif not _readable(old, new):
-            message = f"the column is {_shape(old)} in the files written {self._old}, and Parquet "
-            message += f"readers cannot give it as {_shape(new)}"
+            message = f"the column is {shape(old)} in the files written {self._old}, and Parquet "
+            message += f"readers cannot give it as {shape(new)}"
             fix = f"keep {type_name(old)}, or add a new field of type {type_name(new)} beside it, "
             fix += "with a default"
             yield self._finding("HW201", path, new, old, message, fix)
 
     def _union(self, path: str, new: Union, old: Union) -> Finding:
-        mine = ", ".join(_shape(branch) for branch in _branches(new))
-        theirs = ", ".join(_shape(branch) for branch in _branches(old))
+        mine = ", ".join(shape(branch) for branch in branches(new))
+        theirs = ", ".join(shape(branch) for branch in branches(old))
         message = "the union is a struct with one member per type, in order; it would become "
         message += f"{mine}, and was {theirs} {self._old}"
         fix = "keep the branches as they are; new ones go to the end"
@@ -247,54 +259,13 @@ class _TableEvolution:
         )
 
 
-def _one_type(schema: Schema) -> Schema:
-    """Return the type that a column holds: without null, and with the wider of two numbers."""
-    if not isinstance(schema, Union):
-        return schema
-    rest = _branches(schema)
-    if len(rest) == 1:
-        return rest[0]
-    if not rest:
-        return Primitive("null", pointer=schema.pointer)
-    kinds = {branch.kind for branch in rest}
-    for wide, narrow in (("long", "int"), ("double", "float")):
-        if kinds == {wide, narrow}:
-            return next(branch for branch in rest if branch.kind == wide)
-    return schema
-
-
-def _branches(union: Union) -> list[Schema]:
-    return [branch for branch in union.branches if branch.kind != "null"]
-
-
-def _shape(schema: Schema) -> str:
-    """Return the column type in a few words; equal columns have equal texts."""
-    schema = _one_type(schema)
-    if isinstance(schema, Record):
-        return "struct"
-    if isinstance(schema, EnumType):
-        return "string"
-    if isinstance(schema, Union):
-        return f"struct of {len(_branches(schema))} types"
-    if isinstance(schema, (Array, MapType)):
-        return schema.kind
-    logical = schema.logical
-    base = "binary" if isinstance(schema, Fixed) else _COLUMN[schema.kind]
-    if logical is None:
-        return base
-    if logical.name == "decimal":
-        fits = logical.precision <= 38
-        return f"decimal({logical.precision},{logical.scale})" if fits else "string"
-    return _LOGICAL_COLUMN.get(logical.name, base)
-
-
 def _readable_pair(pair: tuple[Schema, Schema]) -> bool:
     new, old = pair
     return _readable(old, new)
 
 
 def _readable(old: Schema, new: Schema) -> bool:
-    before, after = _shape(old), _shape(new)
+    before, after = shape(old), shape(new)
     if before == after or (before, after) in _READABLE:
         return True
     if not (before.startswith("decimal") and after.startswith("decimal")):

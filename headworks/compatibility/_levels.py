@@ -1,7 +1,7 @@
 """The question: may this schema follow those versions, at this level and policy?
 
 `check_level` is the one verdict of the registry and of the gate. A change that passes in a pull
-request is never refused at registration.
+request is never refused at registration. `stricter_findings` warns of what it lets pass.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from collections.abc import Sequence
 
 from headworks.compatibility._budget import MAX_FINDINGS, Budget
 from headworks.compatibility._finding import Finding, Level, Policy, Version
-from headworks.compatibility._hive import table_findings
+from headworks.compatibility._hive import column_problems, table_findings
 from headworks.compatibility._resolution import resolution_findings
+from headworks.compatibility._rules import RULES
 from headworks.compatibility._wording import Sides
-from headworks.schema._model import Schema
-
-__all__ = ["check_level", "check_pair"]
+from headworks.schema._model import Record, Schema
 
 
 def check_pair(reader: Schema, writer: Schema, policy: Policy = Policy.AVRO) -> list[Finding]:
@@ -25,8 +24,10 @@ def check_pair(reader: Schema, writer: Schema, policy: Policy = Policy.AVRO) -> 
     changes that a table cannot follow are reported.
     """
     budget = Budget()
-    found = resolution_findings(reader, writer, policy, Sides(), budget)
-    if policy is Policy.WAREHOUSE:
+    has_table = policy is Policy.WAREHOUSE
+    sides = Sides(has_table=has_table)
+    found = resolution_findings(reader, writer, policy, sides, budget)
+    if has_table:
         found += table_findings(reader, writer, budget)
     return found
 
@@ -37,24 +38,38 @@ def check_level(
     """Return every reason why `new` may not follow `history` (oldest first), for all versions.
 
     The newest version comes first. For each: data that new consumers cannot read, then data that
-    old consumers cannot read, then changes that its table cannot follow. Without history, or at
-    level NONE, there are no findings. Beyond MAX_FINDINGS, each failing version has only one.
+    old consumers cannot read, then changes that its table cannot follow. Without history, only the
+    `warehouse` policy has findings: columns that no table can have. Only records have a table. At
+    level NONE there are no findings. Beyond MAX_FINDINGS, each failing version has only one.
     """
-    if level is Level.NONE or not history:
+    if level is Level.NONE:
         return []
+    has_table = policy is Policy.WAREHOUSE and isinstance(new, Record)
+    if not history:
+        return column_problems(new)[:MAX_FINDINGS] if has_table else []
     ordered = sorted(history, key=lambda version: version.number, reverse=True)
     budget = Budget()
     found: list[Finding] = []
     for old in ordered if level.transitive else ordered[:1]:
         if level.backward:
-            sides = Sides(None, old.number, between_versions=True)
+            sides = Sides(None, old.number, between_versions=True, has_table=has_table)
             _add(found, resolution_findings(new, old.schema, policy, sides, budget))
         if level.forward:
-            sides = Sides(old.number, None, between_versions=True)
+            sides = Sides(old.number, None, between_versions=True, has_table=has_table)
             _add(found, resolution_findings(old.schema, new, policy, sides, budget))
-        if policy is Policy.WAREHOUSE:
+        if has_table and isinstance(old.schema, Record):
             _add(found, table_findings(new, old.schema, budget, old.number))
     return found
+
+
+def stricter_findings(
+    new: Schema, history: Sequence[Version], level: Level, policy: Policy, strictest: Policy
+) -> list[Finding]:
+    """Return the findings that `strictest` has and `policy` does not, as `check_level` does."""
+    if policy.includes(strictest):
+        return []
+    found = check_level(new, history, level, strictest)
+    return [one for one in found if not policy.includes(RULES[one.rule].policy)]
 
 
 def _add(found: list[Finding], more: list[Finding]) -> None:

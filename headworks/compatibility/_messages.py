@@ -1,7 +1,7 @@
 """The text of `_resolution`: one function per reason, from the two nodes to a Reason.
 
 Pure text. Every sentence says which reader fails on which data. Every fix is possible for the side
-that can still change (`Sides.proposed_reads`).
+that can still change (`Sides.proposed_reads`), and whoever follows it is not refused for it again.
 """
 
 from __future__ import annotations
@@ -9,26 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headworks.compatibility._wording import Sides, default_hint, listed, simple_name, type_name
+from headworks.compatibility._example_defaults import example_default
+from headworks.compatibility._wording import Sides, listed, simple_name, type_name
 from headworks.schema._model import EnumType, Field, Fixed, Named, Primitive, Record, Schema, Union
-
-__all__ = [
-    "Reason",
-    "alias_in_use",
-    "ambiguous_branch",
-    "ambiguous_field",
-    "changed_meaning",
-    "field_feeds_two",
-    "fixed_size_mismatch",
-    "missing_branch",
-    "missing_default",
-    "missing_symbols",
-    "moved_branch",
-    "name_mismatch",
-    "type_mismatch",
-    "unreached_alias",
-    "unusable_default",
-]
 
 
 class Reason(NamedTuple):
@@ -71,8 +54,8 @@ def name_mismatch(sides: Sides, reader: Named, writer: Named) -> Reason:
     """Report named types of different names."""
     message = (
         f"{sides.cannot_read}: the {writer.kind} is called {writer.name} there and {reader.name} "
+        "here"
     )
-    message += "here"
     fix = f'give {reader.name} "aliases": ["{writer.name}"], or keep the name'
     if not sides.proposed_reads:
         fix = f"keep the name {reader.name}: a consumer cannot learn of a later name"
@@ -93,8 +76,8 @@ def missing_symbols(
     """Report enum symbols that the reader lacks, without a default symbol."""
     message = (
         f"{sides.cannot_read}: it can hold {listed(missing)}, which {simple_name(reader.name)} "
+        "here does not know"
     )
-    message += "here does not know"
     fix = f"keep {'these symbols' if len(missing) > 1 else 'this symbol'}, or give "
     fix += f'{simple_name(reader.name)} a "default" symbol to take instead'
     if not sides.proposed_reads:
@@ -103,7 +86,9 @@ def missing_symbols(
     return Reason("HW005", message, fix, f"{reader.pointer}/symbols", f"{writer.pointer}/symbols")
 
 
-def missing_default(sides: Sides, mine: Field, old: Field | None, writer: Record) -> Reason:
+def missing_default(
+    sides: Sides, mine: Field, old: Field | None, reader: Record, writer: Record
+) -> Reason:
     """Report a reader's field that the data lacks and that has no default.
 
     `old` is the data's field that may have been renamed to it.
@@ -112,24 +97,44 @@ def missing_default(sides: Sides, mine: Field, old: Field | None, writer: Record
     return Reason(
         "HW001",
         message,
-        _missing_default_fix(sides, mine, old),
+        _missing_default_fix(sides, mine, old, _is_renamed(mine, reader, writer)),
         mine.pointer,
         f"{writer.pointer}/fields",
     )
 
 
-def _missing_default_fix(sides: Sides, mine: Field, old: Field | None) -> str:
+def _is_renamed(mine: Field, reader: Record, writer: Record) -> bool:
+    """Return whether a field that is new in the data has the alias of the reader's field."""
+    known = {one.name for one in reader.fields}
+    return any(mine.name in one.aliases for one in writer.fields if one.name not in known)
+
+
+def _missing_default_fix(sides: Sides, mine: Field, old: Field | None, renamed: bool) -> str:
     if not sides.proposed_reads:
+        name = f'{"the name " * renamed}"{mine.name}"'
         return (
-            f'keep "{mine.name}": consumers that still need it can only do without it once every '
-            "version in use gives it a default"
+            f"keep {name}: consumers that still need it can only do without it once every version "
+            "in use gives it a default"
         )
-    fix = f'add "default": {default_hint(mine.type)} to "{mine.name}"'
+    fix = f'add {_default_member(mine)} to "{mine.name}"'
     if isinstance(mine.type, Union) and mine.type.nullable is not None:
         fix += ": a type that allows null does not make a field optional, a default does"
-    if old is not None:
+    if old is not None and sides.has_table:
+        fix += f'; if it is the new name of "{old.name}", keep the name "{old.name}": a table '
+        fix += "cannot rename a column"
+    elif old is not None:
         fix += f'; if it is the new name of "{old.name}", add "aliases": ["{old.name}"]'
     return fix
+
+
+def _default_member(mine: Field) -> str:
+    """Return a default for a field, as the members to add to it."""
+    example = example_default(mine.type)
+    if example is not None:
+        return f'"default": {example}'
+    if isinstance(mine.type, Union):
+        return '"default": null, with "null" as the first branch of its type,'
+    return f'"type": ["null", {_json_type(mine.type)}] and "default": null'
 
 
 def unusable_default(sides: Sides, mine: Field, writer: Record, problem: str) -> Reason:
@@ -146,9 +151,11 @@ def ambiguous_field(sides: Sides, mine: Field, other: Field, rule: str = "HW007"
     """Report a name and an alias that both match."""
     message = (
         f'{sides.cannot_read}: several of its fields match "{mine.name}", by name and by alias, '
+        "and only one of them can fill it"
     )
-    message += "and only one of them can fill it"
     fix = f'remove the aliases of "{mine.name}": an alias is for a field that is gone'
+    if other.name != mine.name and not mine.has_default and sides.proposed_reads:
+        fix += f"; then add {_default_member(mine)} to it"
     return Reason(rule, message, fix, mine.pointer, other.pointer)
 
 
@@ -156,9 +163,12 @@ def field_feeds_two(sides: Sides, first: Field, second: Field, other: Field) -> 
     """Report a field of the data that would fill two of the reader's."""
     message = (
         f'{sides.cannot_read}: its field "{other.name}" would have to fill both "{first.name}" '
+        f'and "{second.name}", and readers fill only one'
     )
-    message += f'and "{second.name}", and readers fill only one'
-    fix = f'drop the alias "{other.name}", or the field of that name'
+    aliased = second if first.name == other.name else first
+    fix = f'drop the alias "{other.name}" of "{aliased.name}"'
+    if not aliased.has_default and sides.proposed_reads:
+        fix += f", and add {_default_member(aliased)} to it"
     return Reason("HW101", message, fix, second.pointer, other.pointer)
 
 
@@ -169,6 +179,8 @@ def unreached_alias(
     message = f'{sides.cannot_read}: the alias "{other.name}" of "{mine.name}" counts only inside '
     message += f"{reader.name}, and the data is {writer.name}"
     fix = f'give {reader.name} "aliases": ["{writer.name}"], or keep the namespace'
+    if not sides.proposed_reads:
+        fix = f"keep the namespace of {reader.name}: a consumer cannot learn of a later name"
     return Reason("HW108", message, fix, mine.pointer, other.pointer)
 
 
@@ -185,8 +197,8 @@ def missing_branch(sides: Sides, reader: Union, writer: Schema) -> Reason:
     what = "a null" if writer.kind == "null" else f"a value of type {type_name(writer)}"
     message = (
         f"{sides.cannot_read}: it can hold {what}, and {type_name(reader)} here has no branch for "
+        "it"
     )
-    message += "it"
     fix = "keep that branch in the union"
     if not sides.proposed_reads:
         fix = "do not add a branch that consumers in use cannot read; use a new field, with a "
@@ -199,7 +211,11 @@ def ambiguous_branch(sides: Sides, reader: Union, writer: Named, rivals: int) ->
     message = f"{sides.cannot_read} reliably: the union holds {rivals} types called "
     message += f'"{simple_name(writer.name)}", and which of them takes {writer.name} is left to '
     message += "the reader's library"
-    fix = "give the types in one union different simple names"
+    fix = "give the types in one union different simple names, and each renamed type its old full "
+    fix += "name as an alias"
+    if not sides.proposed_reads:
+        fix = f'write no type called "{simple_name(writer.name)}" into this union: consumers in '
+        fix += "use cannot tell such types apart"
     return Reason("HW102", message, fix, reader.pointer, writer.pointer)
 
 
@@ -207,8 +223,8 @@ def moved_branch(sides: Sides, branch: Named, writer: Named) -> Reason:
     """Report an enum or fixed in another namespace, inside a union."""
     message = (
         f"{sides.cannot_read} with every library: the {writer.kind} is {writer.name} there, and "
+        f"inside a union decoders look for {branch.name} by its full name"
     )
-    message += f"inside a union decoders look for {branch.name} by its full name"
     fix = f'give {branch.name} "aliases": ["{writer.name}"], or keep the namespace'
     if not sides.proposed_reads:
         fix = f"keep the namespace of {branch.name}: a consumer cannot learn of a later name"
@@ -218,4 +234,4 @@ def moved_branch(sides: Sides, branch: Named, writer: Named) -> Reason:
 def _json_type(schema: Schema) -> str:
     if isinstance(schema, Primitive) and not schema.props:
         return f'"{schema.kind}"'
-    return f'"{schema.name}"' if isinstance(schema, (Record, EnumType, Fixed)) else "{...}"
+    return f'"{schema.name}"' if isinstance(schema, Named) else "{...}"

@@ -44,8 +44,6 @@ from headworks.schema._model import (
     Union,
 )
 
-__all__ = ["resolution_findings"]
-
 _REASON_STEPS: Final = 50
 _PROMOTED: Final = frozenset(
     [
@@ -270,7 +268,7 @@ class _Resolution:
     def _missing_field(self, mine: Field, reader: Record, writer: Record) -> _Outcome:
         if not mine.has_default:
             old = rename_of(mine, reader, writer) if self.budget.guess() else None
-            return self._mismatch(messages.missing_default(self.sides, mine, old, writer))
+            return self._mismatch(messages.missing_default(self.sides, mine, old, reader, writer))
         problem = default_problem(mine) if self.strict else None
         if problem is None:
             return _RESOLVES
@@ -325,13 +323,13 @@ class _Resolution:
         self, reader: Union, branch: Schema, writer: Schema, outcome: _Outcome
     ) -> _Outcome:
         """Report where Java resolves by simple name and decodes by full name."""
-        assert isinstance(writer, (Record, EnumType, Fixed))
-        assert isinstance(branch, (Record, EnumType, Fixed))
+        assert isinstance(writer, Named)
+        assert isinstance(branch, Named)
         reasons = []
         rivals = [
             other
             for other in reader.branches
-            if isinstance(other, (Record, EnumType, Fixed)) and _shares_simple_name(other, writer)
+            if isinstance(other, Named) and _shares_simple_name(other, writer)
         ]
         if len(rivals) > 1:
             reasons.append(messages.ambiguous_branch(self.sides, reader, writer, len(rivals)))
@@ -353,9 +351,9 @@ class _Resolution:
 def _intended_branch(writer: Schema, tried: Sequence[tuple[Schema, _Outcome]]) -> _Outcome | None:
     """Return the outcome of the branch of the same kind and name, or None."""
     alike = [(branch, outcome) for branch, outcome in tried if branch.kind == writer.kind]
-    if isinstance(writer, (Record, EnumType, Fixed)):
+    if isinstance(writer, Named):
         for branch, outcome in alike:
-            assert isinstance(branch, (Record, EnumType, Fixed))
+            assert isinstance(branch, Named)
             same = simple_name(branch.name) == simple_name(writer.name)
             if same or writer.name in branch.aliases:
                 return outcome

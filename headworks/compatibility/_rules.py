@@ -13,8 +13,6 @@ from typing import Final
 
 from headworks.compatibility._finding import Policy
 
-__all__ = ["RULES", "Rule"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -54,5 +52,6 @@ _ALL = (
     Rule("HW204", "COLUMN_UNION", Policy.WAREHOUSE, "a union that changes the column's shape"),
     Rule("HW205", "COLUMN_RENAMED", Policy.WAREHOUSE, "an alias does not rename a column"),
     Rule("HW206", "COLUMN_RESERVED", Policy.WAREHOUSE, "a column name that tables use themselves"),
+    Rule("HW207", "COLUMN_TOO_LONG", Policy.WAREHOUSE, "a column that a metastore cannot store"),
 )
 RULES: Final[dict[str, Rule]] = {rule.id: rule for rule in _ALL}

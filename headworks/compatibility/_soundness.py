@@ -28,8 +28,6 @@ from headworks.schema._model import (
 )
 from headworks.schema._quoting import quote
 
-__all__ = ["aliases_in_use", "default_problem", "field_aliases_in_use", "logical_problem"]
-
 _NUMBERS: Final = ("int", "long", "float", "double")
 
 

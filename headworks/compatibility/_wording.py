@@ -20,10 +20,7 @@ from headworks.schema._model import (
     Primitive,
     Record,
     Schema,
-    Union,
 )
-
-__all__ = ["Sides", "default_hint", "listed", "rename_of", "simple_name", "type_name"]
 
 _MAX_LISTED = 8
 # Renames are guessed in records of at most this many fields, both sides together, because each name
@@ -35,12 +32,14 @@ _MAX_COMPARED_FIELDS = 400
 class Sides:
     """The version numbers of the reader and the writer; None for the proposed schema.
 
-    `between_versions` is false if two bare schemas are compared.
+    `between_versions` is false if two bare schemas are compared. `has_table` is true if a table
+    follows the proposed schema: then no advice may ask for a change that a table cannot follow.
     """
 
     reader: int | None = None
     writer: int | None = None
     between_versions: bool = False
+    has_table: bool = False
 
     @property
     def proposed_reads(self) -> bool:
@@ -114,26 +113,6 @@ def listed(names: Iterable[str]) -> str:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= 120 else f"{text[:117]}..."
-
-
-def default_hint(schema: Schema) -> str:
-    """Return an example of a default for a field of that type."""
-    if isinstance(schema, Union):
-        return default_hint(schema.branches[0]) if schema.branches else "null"
-    if isinstance(schema, EnumType):
-        return f'"{schema.symbols[0]}"' if schema.symbols else '""'
-    examples = {
-        "null": "null",
-        "boolean": "false",
-        "int": "0",
-        "long": "0",
-        "float": "0.0",
-        "double": "0.0",
-        "array": "[]",
-        "map": "{}",
-        "record": "{...}",
-    }
-    return examples.get(schema.kind, '""')
 
 
 def rename_of(missing: Field, reader: Record, writer: Record) -> Field | None:

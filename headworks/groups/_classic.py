@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import confluent_kafka
@@ -22,9 +21,14 @@ from confluent_kafka.admin import AdminClient
 
 from headworks._kafka.client_properties import client_properties
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
-from headworks.groups._model import GroupKind, GroupListing, MemberDescription, TopicPartition
-
-__all__ = ["ClassicGroupState", "ClassicGroups"]
+from headworks.groups._model import (
+    GroupDescription,
+    GroupKind,
+    GroupListing,
+    MemberDescription,
+    TopicPartition,
+    positions_of,
+)
 
 T = TypeVar("T")
 _TIMEOUT_SECONDS = 15.0
@@ -43,16 +47,6 @@ _UNREACHABLE_ERRORS = {
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ClassicGroupState:
-    """A group's state and members, as its coordinator reports them."""
-
-    name: str
-    active: bool
-    state: str
-    members: tuple[MemberDescription, ...]
 
 
 class ClassicGroups:
@@ -80,14 +74,14 @@ class ClassicGroups:
             key=lambda listed: listed.name,
         )
 
-    def described(self, names: Sequence[str]) -> dict[str, ClassicGroupState]:
-        """Return the state and members of groups; an unknown group is `dead`."""
+    def described(self, names: Sequence[str]) -> list[GroupDescription]:
+        """Return the state, members, and offsets of groups; an unknown group is `dead`."""
         if not names:
-            return {}
+            return []
         futures = self._admin.describe_consumer_groups(
             list(names), request_timeout=_TIMEOUT_SECONDS
         )
-        found = {}
+        states = {}
         for name, future in futures.items():
             told = self._result(future, f"describe group {name}")
             members = tuple(
@@ -101,11 +95,18 @@ class ClassicGroups:
                 )
                 for member in told.members
             )
-            state = _state(told.state)
-            found[name] = ClassicGroupState(name, state in _ACTIVE_STATES, state, members)
+            states[name] = _state(told.state), members
+        found = []
+        for name, offsets in self._offsets(names).items():
+            state, members = states[name]
+            owners = {partition: one.name for one in members for partition in one.partitions}
+            positions, active = positions_of(owners, offsets), state in _ACTIVE_STATES
+            found.append(
+                GroupDescription(name, GroupKind.CLASSIC, active, state, members, positions)
+            )
         return found
 
-    def offsets(self, names: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
+    def _offsets(self, names: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
         """Return the committed offsets of groups."""
         found: dict[str, dict[TopicPartition, int]] = {}
         for first in range(0, len(names), _MAX_IN_FLIGHT_CALLS):

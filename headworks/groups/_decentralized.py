@@ -12,35 +12,24 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headworks._zookeeper import paths
 from headworks._zookeeper.nodes import OffsetNode, TopicNode
 from headworks._zookeeper.session import ZooKeeperSession, kazoo
 from headworks.errors import RefusedError, UnreachableError, UsageError
-from headworks.groups._model import GroupKind, GroupListing, MemberDescription, TopicPartition
-
-__all__ = ["DecentralizedGroupState", "DecentralizedGroups"]
+from headworks.groups._model import (
+    GroupDescription,
+    GroupKind,
+    GroupListing,
+    MemberDescription,
+    TopicPartition,
+    positions_of,
+)
 
 T = TypeVar("T")
 _TIMEOUT_SECONDS = 15.0
 _MAX_OPERATIONS = 500
-
-
-@dataclass(frozen=True, slots=True)
-class DecentralizedGroupState:
-    """The members of a group, the owners of its partitions, and its committed offsets."""
-
-    name: str
-    members: tuple[MemberDescription, ...]
-    owners: Mapping[TopicPartition, str]
-    offsets: Mapping[TopicPartition, int]
-
-    @property
-    def active(self) -> bool:
-        """Whether the group has members."""
-        return bool(self.members)
 
 
 class DecentralizedGroups:
@@ -60,23 +49,23 @@ class DecentralizedGroups:
             if found is not None
         ]
 
-    def described(self, names: Sequence[str]) -> dict[str, DecentralizedGroupState]:
+    def described(self, names: Sequence[str]) -> list[GroupDescription]:
         """Return the members, owners, and offsets of groups."""
         members = self._children([paths.members(name) for name in names])
         owners = self._values(names, paths.owners, paths.group_topic_owners)
         offsets = self._values(names, paths.offsets, paths.group_topic_offsets)
-        found = {}
-        for name, ids, owned, positions in zip(names, members, owners, offsets, strict=True):
+        found = []
+        for name, ids, owned, committed in zip(names, members, owners, offsets, strict=True):
             owner_of = {partition: value.decode() for (partition, _), value in owned.items()}
-            found[name] = DecentralizedGroupState(
-                name,
-                tuple(_member(paths.name_of(one), owner_of) for one in sorted(ids or ())),
-                owner_of,
-                {
-                    partition: OffsetNode.load(value, path).offset
-                    for (partition, path), value in positions.items()
-                    if value
-                },
+            offset_of = {
+                partition: OffsetNode.load(value, path).offset
+                for (partition, path), value in committed.items()
+                if value
+            }
+            own = tuple(_member(paths.name_of(one), owner_of) for one in sorted(ids or ()))
+            state, positions = "stable" if own else "empty", positions_of(owner_of, offset_of)
+            found.append(
+                GroupDescription(name, GroupKind.DECENTRALIZED, bool(own), state, own, positions)
             )
         return found
 

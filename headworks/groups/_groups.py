@@ -21,12 +21,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 
 from headworks._zookeeper.session import ZooKeeperSession, open_session
 from headworks.errors import RefusedError, UsageError
-from headworks.groups._classic import ClassicGroups, ClassicGroupState
-from headworks.groups._decentralized import DecentralizedGroups, DecentralizedGroupState
+from headworks.groups._classic import ClassicGroups
+from headworks.groups._decentralized import DecentralizedGroups
 from headworks.groups._log_ends import LogBounds, LogOffsets, TimestampLookup
 from headworks.groups._model import (
     GroupDescription,
@@ -34,9 +33,8 @@ from headworks.groups._model import (
     GroupListing,
     GroupPosition,
     TopicPartition,
+    position_of,
 )
-
-__all__ = ["Groups"]
 
 _ZOOKEEPER_TIMEOUT_SECONDS = 5.0
 
@@ -88,12 +86,9 @@ class Groups:
                 raise UsageError(f"there is no group {name!r}", fix="see `headworks group list`")
         classic = [name for name in wanted if listed[name].kind is GroupKind.CLASSIC]
         others = [name for name in wanted if listed[name].kind is GroupKind.DECENTRALIZED]
-        states = self._classic.described(classic)
-        offsets = self._classic.offsets(classic)
-        registered = self._registry.described(others) if others else {}
-        parts = [_classic(states[name], offsets[name]) for name in classic]
-        parts += [_decentralized(registered[name]) for name in others]
-        return self._measured(parts, age_timeout)
+        found = self._classic.described(classic)
+        found += self._registry.described(others) if others else []
+        return self._measured(found, age_timeout)
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Return all partitions of topics; UsageError for a missing topic."""
@@ -143,12 +138,7 @@ class Groups:
     def __enter__(self) -> Groups:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -204,40 +194,9 @@ class Groups:
             known = {TopicPartition(p.topic, p.partition): p for p in group.positions}
             for topic in {partition.topic for partition in known}:
                 for partition in partitions_of.get(topic, ()):
-                    known.setdefault(partition, _position(partition))
+                    known.setdefault(partition, position_of(partition))
             found.append([known[partition] for partition in sorted(known)])
         return found
-
-
-def _classic(state: ClassicGroupState, offsets: Mapping[TopicPartition, int]) -> GroupDescription:
-    owners = {partition: member.name for member in state.members for partition in member.partitions}
-    positions = _positions(owners, offsets)
-    return GroupDescription(
-        state.name, GroupKind.CLASSIC, state.active, state.state, state.members, positions
-    )
-
-
-def _decentralized(state: DecentralizedGroupState) -> GroupDescription:
-    shown = "stable" if state.active else "empty"
-    positions = _positions(state.owners, state.offsets)
-    return GroupDescription(
-        state.name, GroupKind.DECENTRALIZED, state.active, shown, state.members, positions
-    )
-
-
-def _positions(
-    owners: Mapping[TopicPartition, str], offsets: Mapping[TopicPartition, int]
-) -> tuple[GroupPosition, ...]:
-    return tuple(
-        _position(partition, offsets.get(partition), owners.get(partition))
-        for partition in sorted(owners.keys() | offsets.keys())
-    )
-
-
-def _position(
-    partition: TopicPartition, committed: int | None = None, owner: str | None = None
-) -> GroupPosition:
-    return GroupPosition(*partition, committed, None, None, None, owner)
 
 
 def _at_ends(position: GroupPosition, ends: Mapping[TopicPartition, LogBounds]) -> GroupPosition:

@@ -19,10 +19,9 @@ import confluent_kafka
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from headworks._kafka.client_properties import client_properties
+from headworks._kafka.clients import KafkaConsumer
 from headworks.groups._classic import ClassicGroups
 from headworks.groups._model import PartitionOffset, TopicPartition
-
-__all__ = ["LogBounds", "LogOffsets", "TimestampLookup"]
 
 _TIMEOUT_SECONDS = 15.0
 _MAX_REMEMBERED_OFFSETS = 100_000
@@ -80,7 +79,7 @@ class TimestampLookup:
         self._bootstrap = bootstrap
         self._clock = clock
         self._known: OrderedDict[PartitionOffset, int] = OrderedDict()  # the least used first
-        self._reader: confluent_kafka.Consumer | None = None  # opened at the first read
+        self._reader: KafkaConsumer | None = None  # opened at the first read
 
     def of(
         self, positions: Iterable[PartitionOffset], timeout: float
@@ -115,9 +114,7 @@ class TimestampLookup:
         self, missing: Mapping[TopicPartition, list[PartitionOffset]], deadline: float
     ) -> None:
         """Read from the first position of each partition, and past those that are near it."""
-        reader = self._reader = self._reader or confluent_kafka.Consumer(
-            _reader_properties(self._bootstrap)
-        )
+        reader = self._reader = self._reader or KafkaConsumer(_reader_properties(self._bootstrap))
         reading = set(missing)
         reader.assign([confluent_kafka.TopicPartition(*left[0]) for left in missing.values()])
         while reading and self._clock() < deadline:

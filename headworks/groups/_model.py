@@ -16,16 +16,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-__all__ = [
-    "GroupDescription",
-    "GroupKind",
-    "GroupListing",
-    "GroupPosition",
-    "MemberDescription",
-    "PartitionOffset",
-    "TopicPartition",
-]
-
 
 class GroupKind(StrEnum):
     """The side that balances a group: a broker (classic), or its members over ZooKeeper."""
@@ -110,6 +100,23 @@ class GroupPosition:
             "behind_ms": self.behind_ms,
             "owner": self.owner,
         }
+
+
+def position_of(
+    partition: TopicPartition, committed: int | None = None, owner: str | None = None
+) -> GroupPosition:
+    """Return a position whose log is not known yet."""
+    return GroupPosition(*partition, committed, None, None, None, owner)
+
+
+def positions_of(
+    owners: Mapping[TopicPartition, str], offsets: Mapping[TopicPartition, int]
+) -> tuple[GroupPosition, ...]:
+    """Return the positions in all partitions that have an owner or a committed offset."""
+    return tuple(
+        position_of(partition, offsets.get(partition), owners.get(partition))
+        for partition in sorted(owners.keys() | offsets.keys())
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,22 +16,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from headworks.errors import CorruptError, UsageError
+from headworks.errors import UsageError
 from headworks.groups._groups import Groups
 from headworks.groups._log_ends import LogBounds
 from headworks.groups._model import GroupDescription, GroupKind, TopicPartition
-
-__all__ = [
-    "ExportedOffsets",
-    "OffsetChange",
-    "OffsetShift",
-    "ResetTarget",
-    "dump_offsets",
-    "load_offsets",
-    "partitions_named",
-    "planned_changes",
-    "topics_named",
-]
 
 _FILE_FORMAT = "headworks-offsets/1"
 
@@ -154,7 +142,7 @@ def dump_offsets(groups: Iterable[ExportedOffsets]) -> str:
 
 
 def load_offsets(text: str, name: str) -> list[ExportedOffsets]:
-    """Return the groups of a file; CorruptError with its name and the reason."""
+    """Return the groups of a file; UsageError with its name and the reason."""
     try:
         content = json.loads(text)
         if not isinstance(content, dict) or content.get("format") != _FILE_FORMAT:
@@ -171,7 +159,7 @@ def load_offsets(text: str, name: str) -> list[ExportedOffsets]:
             for group in content["groups"]
         ]
     except (ValueError, LookupError, TypeError) as error:
-        raise CorruptError(
+        raise UsageError(
             f"{name} is not a file of exported offsets: {error}",
             fix="write one with `headworks group offsets-export GROUP`",
         ) from None

@@ -8,15 +8,6 @@ from dataclasses import dataclass, field
 from headworks.compatibility import Finding, Level, Policy
 from headworks.errors import IncompatibleError
 
-__all__ = [
-    "Compatibility",
-    "CompatibilityGroup",
-    "IncompatibleSchemaError",
-    "Reference",
-    "Registered",
-    "SubjectVersion",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Reference:

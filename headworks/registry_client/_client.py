@@ -27,8 +27,6 @@ from headworks.registry_client._answers import (
 from headworks.registry_client._credentials import Token
 from headworks.registry_client._transport import HttpTransport, JsonBody
 
-__all__ = ["RegistryClient"]
-
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 _INVALID_SCHEMA = 42201
 _PAGE_VERSIONS = 1000
@@ -214,13 +212,16 @@ class RegistryClient:
         return [str(name) for name in self._ask("GET", "/subjects")]
 
     def compatibility(self, subject: str | None = None) -> Compatibility:
-        """Return the level and policy in force for `subject` (None: the default of all)."""
+        """Return the level and policy in force for `subject` (None: the default of all).
+
+        A registry that states no policy has that of `Policy.default_of`.
+        """
         path = "/config" if subject is None else f"/config/{_quoted(subject)}?defaultToGlobal=true"
         found = self._ask("GET", path)
         policy = found.get("policy")
         return Compatibility(
             Level(found["compatibilityLevel"]),
-            Policy.AVRO if policy is None else Policy(policy),
+            Policy.default_of(subject or "") if policy is None else Policy(policy),
             _group(found),
         )
 

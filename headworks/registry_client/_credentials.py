@@ -15,8 +15,6 @@ from urllib.parse import unquote
 from headworks._settings import resolve_optional
 from headworks.errors import UsageError
 
-__all__ = ["Credentials", "Token", "choose", "redacted"]
-
 Token = str | Callable[[], str]
 _USER_INFO = re.compile(r"^(.*?//)?.*@", re.DOTALL)
 

@@ -1,14 +1,18 @@
 """The registry's id of each event schema: looked up, cached on disk, or locked.
 
 Rules: nothing is registered at run time, unless the application asks for it. An id never changes.
+A disk that takes no cache is logged, and changes nothing else.
 If the registry does not answer, an id that an earlier process has cached is used, or the one in a
-committed `schemas.lock`.
+committed `schemas.lock`. A registry that did not answer is not asked again for some seconds, so
+that a service which sends without an id waits once, and not at every event.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
+import time
 from pathlib import Path
 
 from headworks.codec import EventType, event_type
@@ -16,33 +20,44 @@ from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
 from headworks.registry_client._schema_lock import lock_beside
 
-__all__ = ["EventSchemaIds"]
-
+_log = logging.getLogger("headworks.registry")
 _REFRESH_TIMEOUT_SECONDS = 1.0  # a known id is refreshed with one short request
+_SILENT_SECONDS = 10.0  # how long a registry that did not answer is not asked again
 
 
 class EventSchemaIds:
-    """Finds schema ids at `registry`, and caches them in a file in `folder`."""
+    """Finds schema ids at `registry`, and caches them in a file in `folder`.
 
-    def __init__(self, registry: str, folder: Path, *, auto_register: bool = False) -> None:
+    A caller that cannot wait waits `timeout` seconds for the registry.
+    """
+
+    def __init__(
+        self, registry: str, folder: Path, timeout: float = 0.5, *, auto_register: bool = False
+    ) -> None:
         self._client = RegistryClient(registry)
         self._refresh_client = RegistryClient(
             registry, timeout=_REFRESH_TIMEOUT_SECONDS, attempts=1
         )
+        self._quick_client = RegistryClient(registry, timeout=timeout, attempts=1)
+        self._silent: tuple[float, UnreachableError] | None = None  # when, in monotonic seconds
         self._path = folder / "schema-ids.json"
         self._auto_register = auto_register
+        self._is_told = False  # whether the log names a lock of another registry
 
-    def find(self, cls: type) -> int:
+    def find(self, cls: type, *, patient: bool = False) -> int:
         """Return the id of the schema of an event class.
 
-        Raises UsageError if the registry does not have it. Raises UnreachableError if no registry
-        answers, and neither the cache nor a lock beside the class has it.
+        `patient` callers wait for the registry as long as any client of it does. Raises UsageError
+        if the registry does not have it. Raises UnreachableError if no registry answers, and
+        neither the cache nor a lock beside the class has it.
         """
         kind: EventType[object] = event_type(cls)
         key = f"{self._client.url} {kind.subject} {kind.fingerprint}"
         known = self._known(cls, kind, key)
-        client = self._client if known is None else self._refresh_client
+        client = self._refresh_client if known is not None else self._quick_client
+        client = self._client if patient and known is None else client
         try:
+            self._check_silence(patient=patient)
             if self._auto_register:
                 found = client.register(kind.subject, kind.schema)
             else:
@@ -55,12 +70,35 @@ class EventSchemaIds:
                         "or generate the classes again from the registered schema",
                     )
                 found = looked_up
-        except UnreachableError:
+        except UnreachableError as error:
+            self._silent = self._silent or (time.monotonic(), error)
             if known is None:
+                self._explain_lock(cls)
                 raise
             return known
+        self._silent = None
         self._remember(key, found.id)
         return found.id
+
+    def _check_silence(self, *, patient: bool) -> None:
+        """Raise the last error of the registry again, if it is recent."""
+        if self._silent is None:
+            return
+        since, error = self._silent
+        if not patient and time.monotonic() - since < _SILENT_SECONDS:
+            raise UnreachableError(error.message, fix=error.fix)
+        self._silent = None
+
+    def _explain_lock(self, cls: type) -> None:
+        """Log that a lock does not help, because it is another registry's."""
+        lock = lock_beside(cls)
+        if lock is not None and self._client.url not in lock.registries and not self._is_told:
+            self._is_told = True
+            _log.warning(
+                "schemas.lock has no ids of %s, only of %s: add them with `headworks gen --lock"
+                " --registry %s`",
+                *(self._client.url, ", ".join(sorted(lock.registries)), self._client.url),
+            )
 
     def _known(self, cls: type, kind: EventType[object], key: str) -> int | None:
         """Return the cached id, or the id in the lock beside the class, or None."""
@@ -73,14 +111,17 @@ class EventSchemaIds:
     def _remembered(self) -> dict[str, int]:
         try:
             return {str(k): int(v) for k, v in json.loads(self._path.read_text()).items()}
-        except (FileNotFoundError, ValueError):
+        except (OSError, ValueError):
             return {}
 
     def _remember(self, key: str, schema_id: int) -> None:
         known = self._remembered()
         if known.get(key) == schema_id:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         new = self._path.with_suffix(f".{os.getpid()}.tmp")
-        new.write_text(json.dumps({**known, key: schema_id}, indent=1))
-        new.replace(self._path)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            new.write_text(json.dumps({**known, key: schema_id}, indent=1))
+            new.replace(self._path)
+        except OSError as error:
+            _log.warning("%s: the schema id %d is not cached: %s", self._path, schema_id, error)

@@ -3,7 +3,10 @@
     {"registry": "https://registry.internal",
      "schemas": {"orders-value": {"fingerprint": "8c1f..", "version": 3, "id": 17}}}
 
-Rules: ids belong to one registry, so a lock is used for its own registry only. If the fingerprint
+With several registries, such as those of staging and production, it is `{"registries": {URL:
+SCHEMAS, ..}}`.
+
+Rules: ids belong to one registry, so each is used for its own registry only. If the fingerprint
 differs from the class's, the class is newer than the lock, and the lock is not used for it.
 """
 
@@ -20,8 +23,6 @@ from headworks.codec import EventType
 from headworks.errors import FindingsError, UsageError
 from headworks.registry_client._client import RegistryClient
 
-__all__ = ["FILE_NAME", "LockedSchema", "SchemaLock", "lock_beside", "lock_of", "read_lock"]
-
 FILE_NAME = "schemas.lock"
 
 
@@ -34,46 +35,66 @@ class LockedSchema:
     id: int
 
 
+Schemas = Mapping[str, LockedSchema]
+"""Registered schemas by subject."""
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaLock:
-    """Registered schemas by subject, and the URL of their registry."""
+    """Registered schemas by the URL of their registry."""
 
-    registry: str
-    schemas: Mapping[str, LockedSchema]
+    registries: Mapping[str, Schemas]
 
     def id_of(self, kind: EventType[Any], registry: str) -> int | None:
         """Return the id of an event type's schema at `registry`, or None if the lock has none."""
-        found = self.schemas.get(kind.subject)
-        if found is None or found.fingerprint != kind.fingerprint or registry != self.registry:
+        found = self.registries.get(registry, {}).get(kind.subject)
+        if found is None or found.fingerprint != kind.fingerprint:
             return None
         return found.id
 
     def covers(self, events: Iterable[tuple[str, str, str]]) -> bool:
-        """Return whether it has exactly these events: (subject, text, fingerprint) each."""
-        return {s: e.fingerprint for s, e in self.schemas.items()} == {
-            subject: fingerprint for subject, _, fingerprint in events
-        }
+        """Return whether each registry has exactly these events: (subject, text, fingerprint)."""
+        wanted = {subject: fingerprint for subject, _, fingerprint in events}
+        return all(
+            {subject: each.fingerprint for subject, each in schemas.items()} == wanted
+            for schemas in self.registries.values()
+        )
+
+    def with_registry_of(self, other: SchemaLock) -> SchemaLock:
+        """Return a lock with the registries of both; those of `other` win."""
+        return SchemaLock({**self.registries, **other.registries})
 
     def text(self) -> str:
         """Return the text of the file."""
-        schemas = {
-            subject: {"fingerprint": each.fingerprint, "version": each.version, "id": each.id}
-            for subject, each in sorted(self.schemas.items())
-        }
-        return json.dumps({"registry": self.registry, "schemas": schemas}, indent=2) + "\n"
+        registries = {url: _dumped(schemas) for url, schemas in sorted(self.registries.items())}
+        if len(registries) == 1:
+            [(url, schemas)] = registries.items()
+            return json.dumps({"registry": url, "schemas": schemas}, indent=2) + "\n"
+        return json.dumps({"registries": registries}, indent=2) + "\n"
+
+
+def _dumped(schemas: Schemas) -> dict[str, dict[str, str | int]]:
+    return {
+        subject: {"fingerprint": each.fingerprint, "version": each.version, "id": each.id}
+        for subject, each in sorted(schemas.items())
+    }
+
+
+def _loaded(content: Mapping[str, Any]) -> Schemas:
+    return {
+        str(subject): LockedSchema(str(e["fingerprint"]), int(e["version"]), int(e["id"]))
+        for subject, e in content.items()
+    }
 
 
 def read_lock(path: Path) -> SchemaLock | None:
     """Return the lock in a file, or None if there is no file; UsageError if it is invalid."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return SchemaLock(
-            str(content["registry"]),
-            {
-                str(subject): LockedSchema(str(e["fingerprint"]), int(e["version"]), int(e["id"]))
-                for subject, e in content["schemas"].items()
-            },
-        )
+        registries = content.get("registries")
+        if registries is None:
+            registries = {content["registry"]: content["schemas"]}
+        return SchemaLock({str(url): _loaded(schemas) for url, schemas in registries.items()})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -107,4 +128,4 @@ def lock_of(events: Iterable[tuple[str, str, str]], client: RegistryClient) -> S
             f"not registered at {client.url}: {', '.join(sorted(missing))}",
             fix="register them with `headworks schema register`, then write the lock",
         )
-    return SchemaLock(client.url, found)
+    return SchemaLock({client.url: found})

@@ -28,8 +28,6 @@ from headworks._settings import resolve_optional
 from headworks.errors import RefusedError, UnreachableError, UsageError
 from headworks.registry_client._credentials import Token, choose, redacted
 
-__all__ = ["CONTENT_TYPE", "HttpTransport", "JsonBody"]
-
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 JsonBody = Any
 _RETRIED_STATUSES = frozenset({429, 502, 503, 504})

@@ -13,11 +13,6 @@ from headworks.errors import SchemaError
 from headworks.schema._model import Json, Logical
 from headworks.schema._quoting import quote
 
-__all__ = [
-    "check_depth", "full_aliases", "logical_type", "number_of_text", "properties", "string_list",
-    "text_attribute",
-]  # fmt: skip
-
 # JSON values that are kept as they are (defaults, properties) nest at most this deep.
 MAX_VALUE_DEPTH = 100
 _LOGICAL_BASE: Mapping[str, tuple[str, ...]] = {

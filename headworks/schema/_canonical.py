@@ -1,10 +1,9 @@
-"""The printed forms of a schema: canonical text, parsing form, normalized text, fingerprints.
+"""The printed forms of a schema: canonical text, normalized text, fingerprints.
 
 - `canonical_text` is character for character the text that Avro Java 1.12.1 prints. It is compact,
   writes a namespace only where it changes, and defines each type once. It keeps what is not
   structure (doc, aliases, defaults, properties). The registry stores it, and two schemas are the
   same if their canonical texts are equal.
-- `parsing_form` is the specification's Parsing Canonical Form: structure only, full names.
 - `normalized_text` is the canonical text with sorted properties and aliases and full names, so that
   texts that differ only in such order are one.
 
@@ -36,8 +35,6 @@ from headworks.schema._model import (
     Union,
 )
 
-__all__ = ["canonical_text", "fingerprint", "normalized_text", "parsing_form", "structure_text"]
-
 # Simple names that Java always writes in full, because they are also names of kinds of types.
 _KINDS = frozenset(("record", "enum", "array", "map", "union", "fixed", *PRIMITIVES))
 _ESCAPED = re.compile(r'[\x00-\x1f"\\]')
@@ -53,14 +50,6 @@ def canonical_text(schema: Schema) -> str:
 def normalized_text(schema: Schema) -> str:
     """Return the canonical text with sorted properties and aliases and full names."""
     return _Printer(in_full=True, ordered=True).text(schema)
-
-
-def parsing_form(schema: Schema) -> str:
-    """Return the Parsing Canonical Form.
-
-    See Avro 1.12.0, "Transforming into Parsing Canonical Form".
-    """
-    return _Printer(in_full=True, structure_only=True, decoration=False).text(schema)
 
 
 def structure_text(schema: Schema) -> str:
@@ -84,7 +73,6 @@ class _Printer:
     in_full: bool = False  # full names, no namespaces
     ordered: bool = False  # sorted properties and aliases
     decoration: bool = True  # docs and aliases
-    structure_only: bool = False  # nothing but structure
     seen: set[str] = field(default_factory=set)  # types that are printed already
 
     def text(self, schema: Schema) -> str:
@@ -100,7 +88,7 @@ class _Printer:
 
     def _expand(self, node: Schema, space: str) -> list[_Part]:
         if isinstance(node, Primitive):
-            if self.structure_only or not node.props:
+            if not node.props:
                 return [_quote(node.kind)]
             return [f'{{"type":{_quote(node.kind)}', *self._props(node), "}"]
         if isinstance(node, Union):
@@ -120,9 +108,7 @@ class _Printer:
     def _definition(self, node: Named, around: str) -> list[_Part]:
         space, _, simple = node.name.rpartition(".")
         kind = "error" if isinstance(node, Record) and node.is_error else node.kind
-        if self.structure_only:
-            head = f'{{"name":{_quote(node.name)},"type":{_quote(node.kind)}'
-        elif self.in_full:
+        if self.in_full:
             head = f'{{"type":{_quote(kind)},"name":{_quote(node.name)}'
             if around and not space:
                 head += ',"namespace":""'
@@ -137,7 +123,7 @@ class _Printer:
             parts.append(f',"size":{node.size}')
         elif isinstance(node, EnumType):
             parts.append(f',"symbols":[{",".join(map(_quote, node.symbols))}]')
-            if node.default is not None and not self.structure_only:
+            if node.default is not None:
                 parts.append(f',"default":{_quote(node.default)}')
         else:
             parts.append(',"fields":[')
@@ -149,8 +135,6 @@ class _Printer:
 
     def _field(self, one: Field, space: str) -> list[_Part]:
         parts: list[_Part] = [f'{{"name":{_quote(one.name)},"type":', (one.type, space)]
-        if self.structure_only:
-            return [*parts, "}"]
         if one.doc is not None and self.decoration:
             parts.append(f',"doc":{_quote(one.doc)}')
         if one.has_default:
@@ -167,7 +151,7 @@ class _Printer:
         return [f',"aliases":[{",".join(map(_quote, ordered))}]']
 
     def _props(self, node: Schema | Field) -> list[_Part]:
-        if self.structure_only or isinstance(node, Union):
+        if isinstance(node, Union):
             return []
         items = sorted(node.props.items()) if self.ordered else node.props.items()
         return [f",{_quote(key)}:{_json(value)}" for key, value in items]

@@ -18,8 +18,6 @@ from headworks.errors import SchemaError
 from headworks.schema._defaults import is_default
 from headworks.schema._model import Array, Field, Json, MapType, Record, Schema, Union
 
-__all__ = ["DefaultFold"]
-
 
 class DefaultFold(ABC):
     """Turns defaults into values of another kind, from the leaves up."""

@@ -14,14 +14,13 @@ from headworks.schema._model import (
     Fixed,
     Json,
     MapType,
+    Named,
     Primitive,
     Record,
     Schema,
     Union,
 )
 from headworks.schema._quoting import quote
-
-__all__ = ["check_default", "is_default"]
 
 _MAX_BRANCHES_SHOWN = 8
 _RANGES = {"int": (-(2**31), 2**31 - 1), "long": (-(2**63), 2**63 - 1)}
@@ -42,7 +41,7 @@ def check_default(schema: Schema, value: Json, at: str, open_names: Set[str]) ->
 
 
 def _describe(schema: Schema) -> str:
-    if isinstance(schema, (Record, EnumType, Fixed)):
+    if isinstance(schema, Named):
         return schema.name
     if isinstance(schema, Union):
         names = [_describe(branch) for branch in schema.branches[:_MAX_BRANCHES_SHOWN]]

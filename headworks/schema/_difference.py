@@ -26,8 +26,6 @@ from headworks.schema._model import (
     Union,
 )
 
-__all__ = ["Difference", "differences"]
-
 _MAX_CHARACTERS = 200
 
 

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from headworks.errors import SchemaError
 from headworks.schema._model import Primitive, Record, Schema
 
-__all__ = ["Governance", "governance_of", "key_subject_of", "subject_of", "topic_of"]
-
 _MEMBERS = ("topic", "event_time", "key", "owner")
 Path = tuple[str, ...]
 

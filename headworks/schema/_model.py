@@ -15,39 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
-
-__all__ = [
-    "NO_DEFAULT",
-    "PRIMITIVES",
-    "Array",
-    "EnumType",
-    "Field",
-    "Fixed",
-    "Json",
-    "Logical",
-    "MapType",
-    "Named",
-    "Primitive",
-    "PrimitiveKind",
-    "Record",
-    "Schema",
-    "Union",
-    "named_types",
-]
+from typing import Final, Literal, get_args
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 PrimitiveKind = Literal["null", "boolean", "int", "long", "float", "double", "bytes", "string"]
-PRIMITIVES: Final[tuple[PrimitiveKind, ...]] = (
-    "null",
-    "boolean",
-    "int",
-    "long",
-    "float",
-    "double",
-    "bytes",
-    "string",
-)
+PRIMITIVES: Final[tuple[PrimitiveKind, ...]] = get_args(PrimitiveKind)
 
 
 class _NoDefault:
@@ -198,15 +170,16 @@ def named_types(schema: Schema) -> Iterator[Named]:
     stack: list[Schema] = [schema]
     while stack:
         node = stack.pop()
-        if isinstance(node, (Fixed, EnumType, Record)):
+        if isinstance(node, Named):
             if id(node) in seen:
                 continue
             seen.add(id(node))
             yield node
-        stack.extend(reversed(_children(node)))
+        stack.extend(reversed(inner_types(node)))
 
 
-def _children(node: Schema) -> tuple[Schema, ...]:
+def inner_types(node: Schema) -> tuple[Schema, ...]:
+    """Return the types that a type contains directly, in their order."""
     if isinstance(node, Record):
         return tuple(f.type for f in node.fields)
     if isinstance(node, Array):

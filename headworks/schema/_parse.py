@@ -48,8 +48,7 @@ from headworks.schema._model import (
     Union,
 )
 from headworks.schema._quoting import quote
-
-__all__ = ["MAX_DEPTH", "SharedFields", "decode", "parse", "without_comments"]
+from headworks.schema._similar_type import similar_type
 
 MAX_DEPTH = 120
 # Fields read before, by pointer and packed JSON.
@@ -60,6 +59,7 @@ _NAMED_RESERVED = ("type", "name", "namespace", "doc", "aliases")
 _RESERVED = frozenset((*_NAMED_RESERVED, "fields", "items", "values", "symbols", "size"))
 _ENUM_RESERVED = _RESERVED | {"default"}
 _FIELD_RESERVED = frozenset(("name", "type", "doc", "default", "order", "aliases"))
+_MAX_DIGITS = 4300  # of an integer; Python converts no longer ones
 _ORDERS = ("ascending", "descending", "ignore")
 # An unterminated string or comment extends to the end of the text: one pass is enough.
 _COMMENT = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|/\*.*?(?:\*/|\Z)|//[^\n]*', re.DOTALL)
@@ -92,7 +92,7 @@ def decode(text: str) -> Json:
     if not text.strip():
         raise SchemaError("the schema is empty", rule="json")
     try:
-        return cast(Json, json.loads(text, parse_constant=_no_constant))
+        return cast(Json, json.loads(text, parse_constant=_no_constant, parse_int=integer))
     except RecursionError:
         raise SchemaError("the schema is nested too deeply", rule="depth") from None
     except ValueError as error:
@@ -101,6 +101,15 @@ def decode(text: str) -> Json:
             return decode(bare)
         fix = f'write "{text}", in quotes' if text in PRIMITIVES else None
         raise SchemaError(f"the schema is not JSON: {error}", rule="json", fix=fix) from None
+
+
+def integer(digits: str) -> int:
+    """Return an integer of a JSON text; ValueError if it has more digits than Python converts."""
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError(
+            f"a number has {len(digits):,} digits, and at most {_MAX_DIGITS:,} are read"
+        )
+    return int(digits)
 
 
 def _no_constant(name: str) -> Json:
@@ -180,11 +189,13 @@ class _Parser:
         candidates = [n for n in (full, name) if n in self.names and n not in self.open]
         found = self.names.get(candidates[0] if candidates else full)
         if found is None:
+            fix = "define it earlier in the text, or register it and add a reference"
+            meant = similar_type(name, self.names)
             raise SchemaError(
                 f"type {full!r} is not defined",
                 pointer=at,
                 rule="undefined-type",
-                fix="define it earlier in the text, or register it and add a reference",
+                fix=fix if meant is None else f'did you mean "{meant}"? Otherwise {fix}',
             )
         return found
 
@@ -195,7 +206,7 @@ class _Parser:
             node = self.schema(branch, namespace, f"{at}/{i}", depth + 1)
             if isinstance(node, Union):
                 raise SchemaError("a union may not hold a union", pointer=f"{at}/{i}")
-            key = node.name if isinstance(node, (Record, EnumType, Fixed)) else node.kind
+            key = node.name if isinstance(node, Named) else node.kind
             if key in seen:
                 raise SchemaError(f"branch {key} occurs twice in a union", pointer=f"{at}/{i}")
             seen.add(key)

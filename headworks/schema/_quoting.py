@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from reprlib import Repr
 
-__all__ = ["quote"]
-
 _MAX_CHARACTERS = 80
 
 

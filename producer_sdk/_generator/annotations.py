@@ -33,16 +33,6 @@ from headworks.schema._default_fold import DefaultFold
 from headworks.schema._model import Json
 from producer_sdk._generator.names import field_names, symbol_names
 
-__all__ = [
-    "Default",
-    "annotation",
-    "attributes",
-    "byte_literal",
-    "default_of",
-    "python_type",
-    "text_literal",
-]
-
 ClassRef = Callable[[str], str]
 _PLAIN = {
     "null": "None",

@@ -18,8 +18,6 @@ from collections.abc import Callable, Sequence
 from headworks.schema import Array, EnumType, Fixed, MapType, Primitive, Record, Schema, Union
 from producer_sdk._generator.annotations import annotation, byte_literal, python_type
 
-__all__ = ["WIDTH", "RecordEncoder"]
-
 WIDTH = 100
 _MAX_NESTED_LOOPS = 12
 _MAX_ADDED_PIECES = 3  # up to this many pieces are added, and more are joined

@@ -16,8 +16,6 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 
-__all__ = ["class_name", "field_names", "module_name", "symbol_names"]
-
 _BUILTINS = frozenset(dir(builtins))
 _ENUM_RESERVED = frozenset(dir(StrEnum)) | {"mro", "name", "value"}
 

@@ -16,8 +16,6 @@ from producer_sdk._generator.module import MARKER, ModuleWriter
 from producer_sdk._generator.names import module_name
 from producer_sdk._generator.schema_files import namespace_of, read_type_catalog
 
-__all__ = ["events", "generate", "replace", "stale", "write"]
-
 _INIT = f'{MARKER}\n"""Typed events: one module per namespace of the schemas."""\n'
 
 
@@ -67,12 +65,18 @@ def write(files: Mapping[str, str], folder: Path) -> list[Path]:
                 f"{path} was not generated, and would be overwritten",
                 fix="generate into a folder of its own, or move the file away",
             )
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in changed:
-        if path.name in files:
-            path.write_text(files[path.name], encoding="utf-8")
-        else:
-            path.unlink()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in changed:
+            if path.name in files:
+                path.write_text(files[path.name], encoding="utf-8")
+            else:
+                path.unlink()
+    except OSError as error:
+        raise UsageError(
+            f"the folder {folder} cannot be written: {error.strerror}",
+            fix="name another with --out",
+        ) from None
     return changed
 
 
@@ -95,5 +99,5 @@ def _left_over(files: Mapping[str, str], folder: Path) -> list[Path]:
 def _read(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None

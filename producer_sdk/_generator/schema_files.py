@@ -20,8 +20,6 @@ from headworks.schema import EnumType, Fixed, Record, Schema, parse
 from headworks.schema._canonical import canonical_text
 from headworks.schema._model import Named, named_types
 
-__all__ = ["ParsedSchemaFile", "TypeCatalog", "namespace_of", "read_type_catalog"]
-
 
 @dataclass(frozen=True, slots=True)
 class ParsedSchemaFile:
@@ -139,5 +137,8 @@ def _root(schema: Schema) -> Named:
 
 def _in_file(path: Path, error: SchemaError) -> SchemaError:
     return SchemaError(
-        f"{path}: {error.reason}", pointer=error.pointer, rule=error.rule, fix=error.fix
+        f"{path}: {error.reason}",
+        pointer=error.pointer,
+        rule=error.rule,
+        fix=error.fix or "correct the schema",
     )

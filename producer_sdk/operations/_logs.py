@@ -13,9 +13,8 @@ import threading
 from datetime import UTC, datetime
 from typing import Protocol
 
+from headworks.codec import Event
 from producer_sdk.operations._event import LogLine
-
-__all__ = ["EventLogHandler", "EventSender"]
 
 _OWN_LOGGERS = "headworks"
 _MAX_TEXT_CHARACTERS = 32_768
@@ -29,7 +28,7 @@ _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
 class EventSender(Protocol):
     """The part of a producer that this package uses."""
 
-    def send(self, event: object) -> bool:
+    def send(self, event: Event) -> bool:
         """Queue an event."""
         ...
 

@@ -16,12 +16,9 @@ import time
 import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime
-from types import TracebackType
 
 from producer_sdk.operations._event import MetricKind, MetricSample
 from producer_sdk.operations._logs import EventSender
-
-__all__ = ["Metrics"]
 
 _log = logging.getLogger("headworks.producer")
 _DROPPED = "headworks.metrics.dropped"
@@ -97,12 +94,7 @@ class Metrics:
     def __enter__(self) -> Metrics:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self) -> None:

@@ -4,7 +4,8 @@ Rules:
 
 - The nearest scope that sets a field wins: the subject, then its context, then the global one,
   then DEFAULTS. This applies to each field separately.
-- An update changes only the fields that it names. A null removes a field.
+- An update changes only the fields that it names. A null removes a field, and so does
+  an empty alias.
 - `compatibility` is the field's name in an update, `compatibilityLevel` in every other answer.
 """
 
@@ -19,8 +20,6 @@ from headworks._registry.model.definition import JsonObject
 from headworks._registry.model.names import valid_subject
 from headworks.compatibility import Level, Policy
 
-__all__ = ["DEFAULT_LEVEL", "Config", "in_force", "read_update", "updated"]
-
 DEFAULT_LEVEL = Level.BACKWARD_TRANSITIVE
 _LEVEL = "compatibilityLevel"
 
@@ -30,8 +29,7 @@ def _level(value: object) -> str:
         return Level(str(value).upper()).value
     except ValueError:
         raise refusals.invalid_level(
-            f"Invalid compatibility level {value!r}. Valid values are "
-            + ", ".join(level.value for level in Level)
+            f"Invalid compatibility level {value!r}. Valid values are {', '.join(Level)}"
         ) from None
 
 
@@ -40,8 +38,7 @@ def _policy(value: object) -> str:
         return Policy(str(value).lower()).value
     except ValueError:
         raise refusals.invalid_level(
-            f"Invalid policy {value!r}. Valid values are "
-            + ", ".join(policy.value for policy in Policy)
+            f"Invalid policy {value!r}. Valid values are {', '.join(Policy)}"
         ) from None
 
 
@@ -68,8 +65,10 @@ def _text(value: object) -> str:
     return value
 
 
-def _alias(value: object) -> str:
+def _alias(value: object) -> str | None:
     text = _text(value)
+    if not text:
+        return None
     valid_subject(text)
     return text
 
@@ -96,6 +95,7 @@ class Config:
     """The settings in force for a subject."""
 
     content: JsonObject
+    subject: str
 
     @property
     def level(self) -> Level:
@@ -105,17 +105,13 @@ class Config:
     @property
     def policy(self) -> Policy:
         """The policy: the rules of the comparison."""
-        return Policy(self.content.get("policy", Policy.AVRO.value))
+        stated = self.content.get("policy")
+        return Policy.default_of(self.subject) if stated is None else Policy(stated)
 
     @property
     def group(self) -> str | None:
         """The metadata property that splits a subject's versions into groups."""
         return self.content.get("compatibilityGroup")
-
-    @property
-    def alias(self) -> str | None:
-        """The subject of which this one is an alias."""
-        return self.content.get("alias")
 
     def flag(self, name: str, *, default: bool) -> bool:
         """Return a setting that is true or false."""
@@ -148,9 +144,12 @@ def updated(before: JsonObject | None, changes: JsonObject) -> dict[str, Any]:
     return {name: value for name, value in merged.items() if value is not None}
 
 
-def in_force(*scopes: JsonObject | None) -> Config:
-    """Return the settings in force, from those of the scopes, nearest first."""
+def in_force(subject: str, *scopes: JsonObject | None) -> Config:
+    """Return the settings in force for a subject, from those of its scopes, nearest first.
+
+    The name "" stands for the whole registry.
+    """
     content: dict[str, Any] = {_LEVEL: DEFAULT_LEVEL.value}
     for scope in reversed(scopes):
         content.update(scope or {})
-    return Config(content)
+    return Config(content, subject)

@@ -15,8 +15,6 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-__all__ = ["Definition", "JsonObject", "SchemaReference"]
-
 JsonObject = Mapping[str, Any]
 
 

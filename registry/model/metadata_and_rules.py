@@ -12,28 +12,25 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headworks._registry.model import refusals
 from headworks._registry.model.definition import JsonObject
 
-__all__ = [
-    "has_number",
-    "merged_metadata",
-    "merged_rules",
-    "numbered",
-    "property_of",
-    "read_metadata",
-    "read_rules",
-    "rules_without",
-    "unnumbered",
-]
-
 _NUMBER = "confluent:version"
-_RULE_LISTS = ("migrationRules", "domainRules", "encodingRules")
 _KINDS = ("TRANSFORM", "CONDITION")
-_MODES = ("UPGRADE", "DOWNGRADE", "UPDOWN", "READ", "WRITE", "WRITEREAD")
+_ON_MESSAGES = ("WRITE", "READ", "WRITEREAD")
+_MODES = {
+    "migrationRules": ("UPGRADE", "DOWNGRADE", "UPDOWN"),
+    "domainRules": _ON_MESSAGES,
+    "encodingRules": _ON_MESSAGES,
+}
+_RULE_LISTS = tuple(_MODES)
+_MODES_OF_TWO = ("WRITEREAD", "UPDOWN")  # with one action for each direction
+_MAX_NAME_LENGTH = 64
+_NAME = re.compile(r"[^\W\d][\w-]*")
 
 
 def read_metadata(value: object) -> JsonObject | None:
@@ -152,10 +149,32 @@ def _validate(name: str, rules: Sequence[Mapping[str, Any]]) -> None:
         if title in seen:
             raise refusals.invalid_rule_set(f"rule '{title}' occurs twice in `{name}`")
         seen.add(title)
-        if rule.get("kind", "TRANSFORM") not in _KINDS:
-            raise refusals.invalid_rule_set(f"rule '{title}' has an unknown kind")
-        if rule.get("mode", "WRITEREAD") not in _MODES:
-            raise refusals.invalid_rule_set(f"rule '{title}' has an unknown mode")
+        problem = _problem(rule, title, _MODES[name])
+        if problem is not None:
+            raise refusals.invalid_rule_set(f"rule '{title}' of `{name}` {problem}")
+
+
+def _problem(rule: Mapping[str, Any], title: str, modes: tuple[str, ...]) -> str | None:
+    """Return what is wrong with a rule, as a predicate."""
+    if len(title) > _MAX_NAME_LENGTH or _NAME.fullmatch(title) is None:
+        return (
+            f"needs another name: a letter or underscore, then letters, digits, underscores, and"
+            f" hyphens, at most {_MAX_NAME_LENGTH}"
+        )
+    if rule.get("kind") not in (None, *_KINDS):
+        return f"has an unknown kind; use {', '.join(_KINDS)}"
+    mode = "WRITEREAD" if rule.get("mode") is None else rule["mode"]
+    if mode not in modes:
+        return f"has the mode {mode}; use {', '.join(modes)}"
+    if not isinstance(rule.get("type"), str):
+        return "has no type, so no client could run it; for example CEL or ENCRYPT"
+    for key in ("onSuccess", "onFailure"):
+        action = rule.get(key)
+        if action is not None and not isinstance(action, str):
+            return f"has an {key} that is not a string"
+        if action is not None and "," in action and mode not in _MODES_OF_TWO:
+            return f"has two actions in {key}; only {' and '.join(_MODES_OF_TWO)} run twice"
+    return None
 
 
 def _maps(value: object, is_entry: Any) -> bool:

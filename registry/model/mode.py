@@ -7,8 +7,6 @@ from enum import StrEnum
 from headworks._registry.model import refusals
 from headworks._subject import Subject
 
-__all__ = ["Mode", "in_force", "must_accept_deletion", "must_accept_registration", "read_mode"]
-
 
 class Mode(StrEnum):
     """READWRITE is ordinary; IMPORT takes the caller's ids; the others refuse every change."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from headworks._registry.model import refusals
 from headworks._subject import ANY_CONTEXT, Subject
 
-__all__ = ["valid_subject"]
-
 _RESERVED = ("__GLOBAL", "__EMPTY")
 
 

@@ -9,38 +9,14 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from headworks._subject import Subject
 from headworks.compatibility import Finding
 from headworks.errors import RefusedError
 
-__all__ = [
-    "ServiceError",
-    "bad_request",
-    "compatibility_not_configured",
-    "context_not_empty",
-    "id_does_not_match",
-    "incompatible",
-    "invalid_level",
-    "invalid_mode",
-    "invalid_rule_set",
-    "invalid_schema",
-    "invalid_subject",
-    "invalid_version",
-    "mode_not_configured",
-    "no_association",
-    "no_schema",
-    "no_subject",
-    "no_version",
-    "not_permitted",
-    "reference_exists",
-    "schema_too_large",
-    "store_unavailable",
-    "subject_not_soft_deleted",
-    "subject_soft_deleted",
-    "version_not_soft_deleted",
-    "version_soft_deleted",
-]
+# The code of an incompatible schema in Confluent 8.2 and later. Earlier versions answer with 409.
+INCOMPATIBLE: Final = 40901
 
 
 class ServiceError(RefusedError):
@@ -131,18 +107,13 @@ def mode_not_configured(subject: Subject) -> ServiceError:
     )
 
 
-def no_association() -> ServiceError:
-    """There are no associations, and none can be made."""
-    return ServiceError(404, 40410, "Association not found: this registry keeps no associations")
-
-
 def incompatible(
     subject: Subject, messages: Sequence[str], findings: Sequence[Finding]
 ) -> ServiceError:
     """The schema would break a reader; `findings` is our structured form of the reasons."""
     return ServiceError(
         409,
-        40901,
+        INCOMPATIBLE,
         "Schema being registered is incompatible with an earlier schema for subject "
         f'"{subject}", details: [{", ".join(messages)}]',
         extra={"findings": [finding.as_dict() for finding in findings]},

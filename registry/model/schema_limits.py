@@ -15,8 +15,6 @@ from headworks._registry.model.refusals import ServiceError
 from headworks.errors import SchemaError
 from headworks.schema._parse import MAX_DEPTH, decode
 
-__all__ = ["MAX_SCHEMA_DEPTH", "SchemaLimits"]
-
 MAX_SCHEMA_DEPTH = MAX_DEPTH
 # A record in a record takes three levels of JSON; defaults and attributes take the rest.
 _JSON_LEVELS, _JSON_REST = 3, 50

@@ -17,8 +17,6 @@ from headworks._registry.model import refusals
 from headworks.schema import Schema
 from headworks.schema._model import Json, Record, named_types
 
-__all__ = ["Entity", "Tags", "inline_tags", "read_tags", "retagged", "shown_tags"]
-
 _PROPERTY = "confluent:tags"
 _RECORD, _FIELD = "sr_record", "sr_field"
 

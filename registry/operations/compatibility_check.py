@@ -20,8 +20,6 @@ from headworks._registry.store.schemas import StoredVersion
 from headworks.compatibility import Finding, Level, Version, check_level
 from headworks.schema import Record, Schema
 
-__all__ = ["CompatibilityResult", "check_compatibility"]
-
 _MAX_SCHEMA_CHARACTERS = 2_000
 _RESERVED = "confluent:reserved"
 
@@ -55,7 +53,7 @@ def check_compatibility(
     reserved = []
     if config.flag("validateFields", default=False):
         reserved = _reserved_fields(schema, metadata, history)
-    if config.level is Level.NONE or not history:
+    if config.level is Level.NONE:
         return CompatibilityResult(messages=tuple(reserved))
     compared = _same_group(metadata, history, config.group)
     found = check_level(
@@ -113,6 +111,8 @@ def _messages(
         for one in findings
         if _old_version(one) == newest
     ]
+    if not history:  # no table can have a column of the first version
+        return messages
     text = next(one.schema.definition.text for one in history if one.number == newest)
     cut = text if len(text) <= _MAX_SCHEMA_CHARACTERS else text[:_MAX_SCHEMA_CHARACTERS] + "..."
     messages.append(f"{{oldSchemaVersion: {newest}}}")

@@ -23,19 +23,17 @@ from headworks._registry.store.changes import AuditEntry, add_audit_entry
 from headworks._registry.store.schemas import StoredVersion
 from headworks._subject import Subject
 
-__all__ = ["Deleter"]
-
 
 class Deleter:
     """Deletes subjects, versions, and contexts, and restores subjects."""
 
-    def __init__(self, database: RegistryStore) -> None:
-        self._database = database
+    def __init__(self, store: RegistryStore) -> None:
+        self._store = store
 
     def delete_subject(self, name: str, *, permanent: bool, who: str) -> list[int]:
         """Delete every version of a subject; return their numbers."""
         subject = Subject.parse(name)
-        with self._database.write() as connection:
+        with self._store.write() as connection:
             must_accept_deletion(mode_of(connection, subject), subject)
             every = schemas.versions_of(connection, subject)
             if not every:
@@ -55,7 +53,7 @@ class Deleter:
     def delete_version(self, name: str, number: int | str, *, permanent: bool, who: str) -> int:
         """Delete one version of a subject ("latest": the highest live one)."""
         subject = Subject.parse(name)
-        with self._database.write() as connection:
+        with self._store.write() as connection:
             must_accept_deletion(mode_of(connection, subject), subject)
             every = schemas.versions_of(connection, subject)
             live = [one for one in every if not one.deleted]
@@ -76,7 +74,7 @@ class Deleter:
     def undelete_subject(self, name: str, *, who: str) -> list[int]:
         """Restore every soft-deleted version of a subject; return their numbers."""
         subject = Subject.parse(name)
-        with self._database.write() as connection:
+        with self._store.write() as connection:
             must_accept_deletion(mode_of(connection, subject), subject)
             every = schemas.versions_of(connection, subject)
             if not every:
@@ -91,7 +89,7 @@ class Deleter:
 
     def delete_context(self, context: str, *, who: str) -> None:
         """Drop the settings and modes of a context that has no subjects."""
-        with self._database.write() as connection:
+        with self._store.write() as connection:
             if context in schemas.context_names(connection):
                 raise refusals.context_not_empty(context)
             scope = str(Subject(context, ""))
@@ -125,4 +123,4 @@ class Deleter:
             )
 
     def _note(self, connection: Connection, change: AuditEntry, who: str) -> None:
-        add_audit_entry(connection, change, who=who, at_ms=self._database.clock())
+        add_audit_entry(connection, change, who=who, at_ms=self._store.clock())

@@ -30,8 +30,6 @@ from headworks.schema._canonical import canonical_text, normalized_text
 from headworks.schema._model import Named, Primitive, PrimitiveKind, named_types
 from headworks.schema._parse import SharedFields
 
-__all__ = ["ParsedSchema", "SchemaCache"]
-
 _MAX_CACHED_SCHEMAS = 4096
 _MAX_SHARED_FIELDS = 100_000
 

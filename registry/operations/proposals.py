@@ -25,16 +25,6 @@ from headworks._registry.store.schemas import StoredSchema, StoredVersion
 from headworks._subject import Subject
 from headworks.schema import Schema
 
-__all__ = [
-    "NUMBERED",
-    "Candidate",
-    "CandidateBuilder",
-    "ProposedSchema",
-    "annotated",
-    "is_equivalent",
-    "is_same_schema",
-]
-
 # A proposal's version: the next one, whatever its number, which the metadata then holds.
 NUMBERED = -1
 

@@ -32,8 +32,6 @@ from headworks._registry.store.schemas import StoredSchema, StoredVersion, Versi
 from headworks._subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
 from headworks.schema._difference import differences
 
-__all__ = ["LATEST", "RegistryReader", "VersionFilter", "VersionQuery"]
-
 LATEST = "latest"
 
 
@@ -68,13 +66,13 @@ class VersionQuery:
 class RegistryReader:
     """Serves every request that changes nothing."""
 
-    def __init__(self, database: RegistryStore, schema_cache: SchemaCache) -> None:
-        self._database = database
+    def __init__(self, store: RegistryStore, schema_cache: SchemaCache) -> None:
+        self._store = store
         self._schema_cache = schema_cache
 
     def subjects(self, prefix: str, version_filter: VersionFilter) -> list[str]:
         """Return the names of subjects that start with `prefix` (":*:" for every context)."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             return [str(one) for one in self._subjects(connection, prefix, version_filter)]
 
     def every_subject(self) -> list[str]:
@@ -83,12 +81,12 @@ class RegistryReader:
 
     def context_of(self, name: str) -> str:
         """Return the context of a subject, or of the subject that it is an alias of."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             return real_subject(connection, Subject.parse(name)).context
 
     def versions(self, name: str, version_filter: VersionFilter) -> list[int]:
         """Return the version numbers of a subject, ascending."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
             found = [
                 v for v in schemas.numbers_of(connection, [subject]) if version_filter.includes(v)
@@ -106,7 +104,7 @@ class RegistryReader:
         response_format: ResponseFormat = DEFAULT_FORMAT,
     ) -> Entity:
         """Return one version of a subject; LATEST is the highest live one."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             version = self._version(connection, name, number, deleted)
             return version_entity(connection, self._schema_cache, version, response_format)
 
@@ -115,7 +113,7 @@ class RegistryReader:
 
         Other contexts are not searched: a change of tags must not take another context's content.
         """
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
             qualified = f":{subject.context}:{subject.name}"
             version = self._version(connection, qualified, number, False)
@@ -131,7 +129,7 @@ class RegistryReader:
         response_format: ResponseFormat = DEFAULT_FORMAT,
     ) -> Entity:
         """Return the highest version of a subject whose metadata has all of these properties."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
             versions = [
                 one
@@ -148,7 +146,7 @@ class RegistryReader:
 
     def difference(self, name: str, old: int | str, new: int | str) -> Entity:
         """Return the differences between two versions of a subject, field by field."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             before = self._version(connection, name, old, True)
             after = self._version(connection, name, new, True)
             found = differences(
@@ -164,7 +162,7 @@ class RegistryReader:
 
     def referenced_by(self, name: str, number: int | str, *, deleted: bool) -> list[int]:
         """Return the ids of the schemas that refer to a version."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             version = self._version(connection, name, number, True)
             found = schemas.referrers(connection, version.subject, version.number, deleted=deleted)
             return [schema_id for _, schema_id in found]
@@ -174,7 +172,7 @@ class RegistryReader:
 
         Subjects for which `seen` returns false are left out.
         """
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             names: dict[Subject, list[str]] = {}
             if query.aliases:
                 names = _names_under(connection, query.prefix)
@@ -196,7 +194,7 @@ class RegistryReader:
         with_max_id: bool = False,
     ) -> Entity:
         """Return a schema by id; with a subject as `hint`, also that subject's name and version."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             found, version = self._schema(connection, schema_id, hint)
             entity = schema_entity(connection, self._schema_cache, found, response_format)
             if version is not None:
@@ -207,7 +205,7 @@ class RegistryReader:
 
     def uses(self, schema_id: int, *, hint: str, deleted: bool) -> list[tuple[str, int]]:
         """Return (subject, version) of every version that has the schema."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             found, _ = self._schema(connection, schema_id, hint)
             return [
                 (str(version.subject), version.number)
@@ -219,7 +217,7 @@ class RegistryReader:
         self, guid: str, *, response_format: ResponseFormat = DEFAULT_FORMAT
     ) -> Entity:
         """Return a schema by guid."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             context, schema_id = self._by_guid(connection, guid)[0]
             found = schemas.schema_by_id(connection, context, schema_id)
             assert found is not None
@@ -227,7 +225,7 @@ class RegistryReader:
 
     def subjects_of_guid(self, guid: str) -> list[str]:
         """Return the subjects that have the schema with this guid, in any context."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             return [
                 str(version.subject)
                 for context, schema_id in self._by_guid(connection, guid)
@@ -236,25 +234,25 @@ class RegistryReader:
 
     def ids_of_guid(self, guid: str) -> list[Entity]:
         """Return the id of the schema with this guid in each context."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             found = self._by_guid(connection, guid)
             return [{"context": context, "id": schema_id} for context, schema_id in found]
 
     def contexts(self, prefix: str = "") -> list[str]:
         """Return the contexts, the default one first."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             found = schemas.context_names(connection)
         named = [name for name in found if name != DEFAULT_CONTEXT]
         return [name for name in [DEFAULT_CONTEXT, *named] if name.startswith(prefix)]
 
     def changes(self, *, subject: str | None, after: int, limit: int) -> list[Entity]:
         """Return the audit log after change number `after`, oldest first."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             return changes.changes(connection, subject=subject, after=after, limit=limit)
 
     def is_ready(self) -> bool:
         """Return whether the store answers; raises its error."""
-        return self._database.revision() >= 0
+        return self._store.revision() >= 0
 
     def _subjects(
         self, connection: Connection, prefix: str, version_filter: VersionFilter

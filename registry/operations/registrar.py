@@ -77,8 +77,8 @@ class _RegistrationPlan:
 class Registrar:
     """Registers, looks up, and checks schemas that are within `limits`."""
 
-    def __init__(self, database: RegistryStore, cache: SchemaCache, limits: SchemaLimits) -> None:
-        self._database = database
+    def __init__(self, store: RegistryStore, cache: SchemaCache, limits: SchemaLimits) -> None:
+        self._store = store
         self._cache = cache  # parsed schemas, shared with the reader
         self._candidates = CandidateBuilder(cache, limits)
         self._checking = BoundedSemaphore(_MAX_CONCURRENT_CHECKS)
@@ -99,14 +99,14 @@ class Registrar:
         id.
         """
         subject = valid_subject(name)
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             actual = real_subject(connection, subject)
             found = self._find_unchanged(connection, actual, proposal, normalize)
             if found is not None:
                 return version_entity(connection, self._cache, found, response_format)
             if dry_run:
                 return self._dry_run(connection, actual, proposal, normalize, response_format)
-        with self._database.write() as connection:
+        with self._store.write() as connection:
             version = self._add(connection, actual, proposal, normalize, who)
             return version_entity(connection, self._cache, version, response_format)
 
@@ -123,7 +123,7 @@ class Registrar:
 
         A subject without a context that is not in the default one is looked up in the others.
         """
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
             exists = False
             for place in (subject, *in_other_contexts(connection, name, subject)):
@@ -131,6 +131,8 @@ class Registrar:
                 if not versions:
                     continue
                 exists = True
+                if not proposal.text.strip():
+                    continue  # no version has an empty schema
                 config = config_of(connection, place)
                 parsed = self._candidates.parse(
                     connection, place, proposal, config, normalize=normalize, strict=False
@@ -149,7 +151,7 @@ class Registrar:
         normalize: bool = False,
     ) -> CompatibilityResult:
         """Compare the proposal with one version ("latest" or a number), or as the level asks."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
             config = config_of(connection, subject)
             latest = schemas.latest_version(connection, subject)
@@ -200,7 +202,7 @@ class Registrar:
         plan = self._plan(connection, subject, proposal, normalize)
         if plan.existing is not None:
             return version_entity(connection, self._cache, plan.existing, response_format)
-        now = self._database.clock()
+        now = self._store.clock()
         stored = StoredSchema(subject.context, plan.id or 0, plan.definition, now)
         version = StoredVersion(subject, plan.number, stored, False, now)
         # Nothing is stored under this id, so the text is available in its default format only.
@@ -220,7 +222,7 @@ class Registrar:
         plan = self._plan(connection, subject, proposal, normalize)
         if plan.existing is not None:
             return plan.existing
-        now, chosen = self._database.clock(), plan.id
+        now, chosen = self._store.clock(), plan.id
         if chosen is None or schemas.schema_by_id(connection, subject.context, chosen) is None:
             if chosen is None and schemas.last_id(connection, subject.context) >= _MAX_ID:
                 raise refusals.not_permitted(

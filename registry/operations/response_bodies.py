@@ -16,8 +16,6 @@ from headworks._registry.operations.parsed_schemas import SchemaCache
 from headworks._registry.store.schemas import StoredSchema, StoredVersion
 from headworks._subject import Subject
 
-__all__ = ["DEFAULT_FORMAT", "Entity", "ResponseFormat", "schema_entity", "version_entity"]
-
 Entity = dict[str, Any]
 
 

@@ -12,8 +12,6 @@ from headworks._registry.model.mode import Mode
 from headworks._registry.store import schemas, settings
 from headworks._subject import DEFAULT_CONTEXT, Subject
 
-__all__ = ["GLOBAL", "config_of", "in_other_contexts", "mode_of", "real_subject"]
-
 GLOBAL = ""
 
 
@@ -21,7 +19,7 @@ def config_of(connection: Connection, subject: Subject) -> Config:
     """Return the settings in force for a subject."""
     scopes = _scopes(subject)
     found = settings.read_configs(connection, scopes)
-    return config.in_force(*(found.get(scope) for scope in scopes))
+    return config.in_force(str(subject), *(found.get(scope) for scope in scopes))
 
 
 def mode_of(connection: Connection, subject: Subject) -> Mode:

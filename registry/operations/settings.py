@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import Connection
 
 from headworks._registry.model import config, mode, refusals
@@ -16,20 +14,18 @@ from headworks._registry.store import settings as rows
 from headworks._registry.store.changes import AuditEntry, add_audit_entry
 from headworks._subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
 
-__all__ = ["SubjectSettings"]
-
 
 class SubjectSettings:
     """Reads and changes settings and modes; the name None stands for the whole registry."""
 
-    def __init__(self, database: RegistryStore) -> None:
-        self._database = database
+    def __init__(self, store: RegistryStore) -> None:
+        self._store = store
 
     def config(self, name: str | None, *, in_force: bool = False) -> JsonObject:
         """Return the settings made for a subject, or with `in_force` those that apply to it."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             if name is None:
-                return config.in_force(rows.read_config(connection, GLOBAL)).content
+                return config.in_force(GLOBAL, rows.read_config(connection, GLOBAL)).content
             subject = Subject.parse(name)
             if in_force:
                 return config_of(connection, subject).content
@@ -40,38 +36,39 @@ class SubjectSettings:
 
     def validates_rules(self, name: str) -> bool:
         """Return whether the rule sets of new schemas in this subject are validated."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             found = config_of(connection, Subject.parse(name))
             return found.flag("validateRules", default=True)
 
-    def change_config(self, name: str | None, body: JsonObject, *, who: str) -> dict[str, Any]:
-        """Change the fields that `body` names, and return them."""
+    def change_config(self, name: str | None, body: JsonObject, *, who: str) -> JsonObject:
+        """Change the fields that `body` names; return the settings as `config` does."""
         changes = config.read_update(body)
         scope = _scope(name)
-        with self._database.write() as connection:
+        with self._store.write() as connection:
             if name is not None:
                 _must_be_nameable(name)
             _must_be_writable(connection, name)
             before = rows.read_config(connection, scope)
-            rows.write_config(connection, scope, config.updated(before, changes))
+            after = config.updated(before, changes)
+            rows.write_config(connection, scope, after)
             self._note(connection, AuditEntry("config", scope, detail=changes), who)
-        return changes
+        return config.in_force(GLOBAL, after).content if name is None else after
 
     def drop_config(self, name: str | None, *, who: str) -> JsonObject:
         """Remove the settings made for a subject; return them."""
         scope = _scope(name)
-        with self._database.write() as connection:
+        with self._store.write() as connection:
             _must_be_writable(connection, name)
             before = rows.read_config(connection, scope)
             if before is None and name is not None:
                 raise refusals.no_subject(Subject.parse(name))
             rows.drop_config(connection, scope)
             self._note(connection, AuditEntry("delete config", scope, detail=before or {}), who)
-        return config.in_force(before).content if name is None else before or {}
+        return config.in_force(GLOBAL, before).content if name is None else before or {}
 
     def mode(self, name: str | None, *, in_force: bool = False) -> str:
         """Return the mode set for a subject, or with `in_force` the one that applies to it."""
-        with self._database.read() as connection:
+        with self._store.read() as connection:
             if name is None:
                 return rows.read_mode(connection, GLOBAL) or Mode.READWRITE.value
             subject = Subject.parse(name)
@@ -86,7 +83,7 @@ class SubjectSettings:
         """Set the mode; IMPORT needs an empty scope unless forced."""
         chosen = mode.read_mode(wanted, everywhere=name is None)
         scope = _scope(name)
-        with self._database.write() as connection:
+        with self._store.write() as connection:
             if name is not None:
                 _must_be_nameable(name)
             if chosen is Mode.IMPORT and not force and _has_versions(connection, name):
@@ -100,7 +97,7 @@ class SubjectSettings:
     def drop_mode(self, name: str | None, *, recursive: bool, who: str) -> str:
         """Remove the mode of a subject (`recursive`: of a context and its subjects)."""
         scope = _scope(name)
-        with self._database.write() as connection:
+        with self._store.write() as connection:
             before = rows.read_mode(connection, scope)
             subject = Subject.parse(name or "")
             inside = [
@@ -119,7 +116,7 @@ class SubjectSettings:
         return before or Mode.READWRITE.value
 
     def _note(self, connection: Connection, change: AuditEntry, who: str) -> None:
-        add_audit_entry(connection, change, who=who, at_ms=self._database.clock())
+        add_audit_entry(connection, change, who=who, at_ms=self._store.clock())
 
 
 def _scope(name: str | None) -> str:

@@ -34,16 +34,6 @@ from headworks._registry.store import schemas
 from headworks._registry.store.schemas import StoredSchema, StoredVersion
 from headworks._subject import Subject
 
-__all__ = [
-    "compared_version",
-    "compared_versions",
-    "find_equivalent",
-    "find_exact",
-    "find_unchanged",
-    "match_lookup",
-    "visible_versions",
-]
-
 
 def find_exact(
     connection: Connection, subject: Subject, definition: Definition, schema_id: int | None

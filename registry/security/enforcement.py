@@ -8,8 +8,6 @@ from headworks._server.security import ANONYMOUS, Role
 from headworks._server.security.http.permissions import PrincipalPermissions
 from headworks._subject import Subject
 
-__all__ = ["refusal", "require_role", "require_rule"]
-
 _FORBIDDEN_CODE = 40301
 _UNAUTHORIZED_CODE = 401
 

@@ -18,8 +18,6 @@ from typing import Final
 
 from headworks._server.security import Role
 
-__all__ = ["PUBLIC", "RULES", "RouteRule", "RuleTarget"]
-
 
 class RuleTarget(Enum):
     """The names for which the role must be granted."""

@@ -23,8 +23,6 @@ from headworks._registry.metrics import UNMATCHED, RegistryMetrics
 from headworks._registry.security.route_rules import PUBLIC, RULES
 from headworks._registry.service.guard import PRINCIPAL
 
-__all__ = ["AccessLog"]
-
 _LOG = logging.getLogger("registry.access")
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
 _MAX_PATH_CHARACTERS = 300

@@ -1,7 +1,7 @@
 """The application: routers, error responses, and the middleware in front of them.
 
 A request passes FastReads (cached reads by id), AccessLog (metrics and log), ProtocolMiddleware
-(paths, content types, sizes), and then FastAPI: first the guard, then the route.
+(paths, web pages, content types, sizes), and then FastAPI: first the guard, then the route.
 """
 
 from __future__ import annotations
@@ -47,11 +47,10 @@ from headworks._registry.service.swagger_page import serve_page
 from headworks._registry.store import RegistryStore
 from headworks._registry.store.totals import totals
 from headworks._server.security.http.request import authorization_of
+from headworks._server.security.http.web_pages import ONLY_ADDRESSES, WebPageRules
 
 if TYPE_CHECKING:
     from headworks._server.security.http.authenticator import HttpAuthenticator
-
-__all__ = ["ServiceLimits", "create_app"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -70,6 +69,8 @@ def create_app(
     *,
     authenticator: HttpAuthenticator | None = None,
     metrics: RegistryMetrics | None = None,
+    web_pages: WebPageRules = ONLY_ADDRESSES,
+    incompatible_code: int = refusals.INCOMPATIBLE,
 ) -> ASGIApp:
     """Return the application over an open store; it closes the store when it shuts down.
 
@@ -99,6 +100,7 @@ def create_app(
     app.state.largest_body = allowed.request
     app.state.authenticator = authenticator
     app.state.metrics = measured
+    app.state.incompatible_code = incompatible_code
     app.state.dependencies = Dependencies(
         Registrar(database, schema_cache, allowed.schema),
         RegistryReader(database, schema_cache),
@@ -109,6 +111,18 @@ def create_app(
         app.include_router(router.router)
     describe(app)
     serve_page(app)
+    _add_error_answers(app)
+    inner = ProtocolMiddleware(app, web_pages, largest_body=allowed.request)
+    fast_reads = FastReads(
+        AccessLog(inner, measured), database.revision, _may_read(authenticator, web_pages)
+    )
+    measured.watch(fast_reads, database.revision, lambda: totals(database))
+    database.on_change(fast_reads.clear)
+    return fast_reads
+
+
+def _add_error_answers(app: FastAPI) -> None:
+    """Answer every exception in the form that clients of a registry read."""
     app.add_exception_handler(ServiceError, _refused)
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(HTTPException, _no_route)
@@ -116,19 +130,18 @@ def create_app(
     app.add_exception_handler(RecursionError, _too_deep)
     app.add_exception_handler(ClientDisconnect, _hung_up)
     app.add_exception_handler(Exception, _broken)
-    logged = AccessLog(ProtocolMiddleware(app, largest_body=allowed.request), measured)
-    fast_reads = FastReads(
-        logged, database.revision, _may_read(authenticator) if authenticator else None
-    )
-    measured.watch(fast_reads, database.revision, lambda: totals(database))
-    database.on_change(fast_reads.clear)
-    return fast_reads
 
 
-def _may_read(authenticator: HttpAuthenticator) -> MayRead:
-    """Return a check: the sender is authenticated, and may read one of some subjects."""
+def _may_read(authenticator: HttpAuthenticator | None, web_pages: WebPageRules) -> MayRead | None:
+    """Return a check of a read: the request is accepted, and its sender may read a subject."""
+    if authenticator is None and web_pages.any_host:
+        return None
 
     def may_read(scope: Scope, subjects: tuple[str, ...]) -> bool:
+        if web_pages.refusal(scope["method"], scope["headers"]) is not None:
+            return False
+        if authenticator is None:
+            return True
         permissions = authenticator.cached(authorization_of(scope["headers"]))
         return permissions is not None and permissions.may_read_any(subjects)
 
@@ -138,7 +151,10 @@ def _may_read(authenticator: HttpAuthenticator) -> MayRead:
 def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
     request.app.state.metrics.count_refusal(error)
-    refusal = answer(error.as_body(), error.status)
+    body = error.as_body()
+    if error.code == refusals.INCOMPATIBLE:
+        body["error_code"] = request.app.state.incompatible_code
+    refusal = answer(body, error.status)
     authenticator: HttpAuthenticator | None = request.app.state.authenticator
     if error.status == 401 and authenticator is not None:
         for challenge in authenticator.challenges:

@@ -23,6 +23,7 @@ from headworks._registry.service.openapi_bodies import (
     BODY_OF_SCHEMA,
     BODY_OF_TAGS,
 )
+from headworks.schema._parse import integer
 
 __all__ = [
     "BODY_OF_CONFIG",
@@ -54,14 +55,25 @@ async def _json_object(request: Request) -> JsonObject:
         data += chunk
         if len(data) > largest:
             raise ServiceError(413, 413, f"the request is longer than {largest} bytes")
+    if data and not content_type:
+        # A web page can send this to another origin without asking it first.
+        raise ServiceError(
+            415, 415, f"the request has a body and no Content-Type: send {_ACCEPTED[0]}"
+        )
+    if not data:
+        raise ServiceError(422, 422, "the request has no body: send a JSON object")
     try:
-        text = bytes(data).decode(_charset(parameters))
-        value = json.loads(text, parse_constant=_no_constant, parse_float=_finite) if text else {}
+        value = json.loads(
+            _decoded(bytes(data), _charset(parameters)),
+            parse_constant=_no_constant,
+            parse_float=_finite,
+            parse_int=integer,
+        )
         # JSON allows a lone surrogate, but UTF-8 does not: it could not be stored or returned.
         json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise refusals.bad_request("the body is nested too deeply") from None
-    except (ValueError, LookupError) as error:
+    except ValueError as error:
         raise refusals.bad_request(f"the body is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise refusals.bad_request("the body must be a JSON object")
@@ -172,6 +184,14 @@ def _charset(parameters: str) -> str:
         if name.strip().lower() == "charset":
             return value.strip().strip('"') or "utf-8"
     return "utf-8"
+
+
+def _decoded(data: bytes, charset: str) -> str:
+    """Return the text; ValueError if the charset is unknown, or the bytes are not in it."""
+    try:
+        return data.decode(charset)
+    except LookupError:
+        raise ValueError(f"{charset!r} is not a charset") from None
 
 
 def _no_constant(name: str) -> float:

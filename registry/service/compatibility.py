@@ -11,8 +11,6 @@ from headworks._registry.service.dependencies import Dependencies, DependenciesO
 from headworks._registry.service.guard import RequestPermissions, RequestPermissionsOf
 from headworks._registry.service.parameters import Flag, SubjectName, VersionName, answer
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["compatibility"])
 _INVALID_SCHEMA_CODE = 42201
 

@@ -12,8 +12,6 @@ from headworks._registry.operations.reader import RegistryReader
 from headworks._registry.operations.registrar import Registrar
 from headworks._registry.operations.settings import SubjectSettings
 
-__all__ = ["Dependencies", "DependenciesOf"]
-
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:

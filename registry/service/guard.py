@@ -34,8 +34,6 @@ from headworks._subject import DEFAULT_CONTEXT, Subject
 if TYPE_CHECKING:
     from headworks._server.security.http.authenticator import HttpAuthenticator
 
-__all__ = ["PRINCIPAL", "RequestPermissions", "RequestPermissionsOf", "guard"]
-
 PRINCIPAL = "headworks.principal"
 _PERMISSIONS = "headworks.permission"
 

@@ -6,6 +6,7 @@ Rules:
 - Query names in snake case, which some clients send, become the names of the interface.
 - The response has the content type that `Accept` prefers. If it accepts none of ours, the status is
   406.
+- Requests that a web page of another origin may have sent are refused, as `web_pages` describes.
 - A body longer than the limit gets the status 413 before it is read. Without a Content-Length the
   bytes are counted as they arrive (`bodies`). A body that takes more than a minute gets a 408.
 """
@@ -20,8 +21,8 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headworks._registry.model.refusals import ServiceError
-
-__all__ = ["ProtocolMiddleware", "choose_type"]
+from headworks._registry.service.context_paths import without_context_prefix
+from headworks._server.security.http.web_pages import WebPageRules
 
 V1: Final = "application/vnd.schemaregistry.v1+json"
 # In order of preference: the first wins a tie in `Accept`.
@@ -76,8 +77,9 @@ def _quality(parameters: Iterable[str]) -> float:
 class ProtocolMiddleware:
     """Wraps the application; `largest_body` is in bytes."""
 
-    def __init__(self, app: ASGIApp, *, largest_body: int) -> None:
+    def __init__(self, app: ASGIApp, web_pages: WebPageRules, *, largest_body: int) -> None:
         self._app = app
+        self._web_pages = web_pages
         self._largest = largest_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,9 +87,18 @@ class ProtocolMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        path = scope["raw_path"].decode("ascii", "replace").partition("?")[0]
-        scope["path"] = path.rstrip("/") or "/"
-        scope["query_string"] = _with_own_names(scope["query_string"])
+        path = scope["raw_path"].decode("ascii", "replace").partition("?")[0].rstrip("/")
+        query = _with_own_names(scope["query_string"])
+        refused = self._web_pages.refusal(scope["method"], scope["headers"])
+        if refused is not None:
+            await _refuse(send, *refused)
+            return
+        try:
+            path, query = without_context_prefix(path, query)
+        except ServiceError as error:
+            await _refuse(send, error.status, error.message)
+            return
+        scope["path"], scope["query_string"] = path or "/", query
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self._largest:

@@ -19,26 +19,6 @@ from headworks._registry.operations.reader import LATEST, VersionFilter
 from headworks._registry.operations.response_bodies import ResponseFormat
 from headworks._subject import DEFAULT_CONTEXT
 
-__all__ = [
-    "CONFINED",
-    "MAX_INT",
-    "Author",
-    "Context",
-    "Flag",
-    "Page",
-    "Prefix",
-    "ResponseFormatOf",
-    "SchemaId",
-    "SubjectHint",
-    "SubjectName",
-    "VersionFilterOf",
-    "VersionName",
-    "answer",
-    "decoded",
-    "page_of",
-    "read_version_name",
-]
-
 MAX_INT = 2**31 - 1
 # Scope key: a subject without a context is in the default context only.
 CONFINED = "headworks.confined"

@@ -21,8 +21,6 @@ from headworks._registry.service.parameters import (
     page_of,
 )
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["schemas"])
 _MAX_PAGE_VERSIONS = 1000
 

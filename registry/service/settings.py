@@ -12,8 +12,6 @@ from headworks._registry.service.dependencies import DependenciesOf
 from headworks._registry.service.guard import RequestPermissionsOf
 from headworks._registry.service.parameters import Author, Flag, SubjectName, answer
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["settings"])
 InForce = Annotated[Flag, Query(alias="defaultToGlobal")]
 
@@ -27,7 +25,7 @@ def read_global_config(dependencies: DependenciesOf) -> Response:
 @router.put("/config", openapi_extra=BODY_OF_CONFIG)
 def change_global_config(dependencies: DependenciesOf, body: Body, who: Author) -> Response:
     """Change the settings of subjects without their own."""
-    return answer(_echo(dependencies.settings.change_config(None, body, who=who)))
+    return answer(_as_update(dependencies.settings.change_config(None, body, who=who)))
 
 
 @router.delete("/config")
@@ -54,7 +52,7 @@ def change_config(
 ) -> Response:
     """Change the settings of a subject."""
     changes = permissions.config(subject, body)
-    return answer(_echo(dependencies.settings.change_config(subject, changes, who=who)))
+    return answer(_as_update(dependencies.settings.change_config(subject, changes, who=who)))
 
 
 @router.delete("/config/{subject}")
@@ -111,7 +109,7 @@ def drop_mode(
     return answer({"mode": dependencies.settings.drop_mode(subject, recursive=recursive, who=who)})
 
 
-def _echo(changes: JsonObject) -> dict[str, object]:
-    """An update's answer: what was asked for, under the names it was asked with."""
+def _as_update(settings: JsonObject) -> dict[str, object]:
+    """The settings after an update, under the names of an update."""
     names = {"compatibilityLevel": "compatibility"}
-    return {names.get(name, name): v for name, v in changes.items() if v is not None}
+    return {names.get(name, name): v for name, v in settings.items()}

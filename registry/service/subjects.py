@@ -33,8 +33,6 @@ from headworks._registry.service.parameters import (
     read_version_name,
 )
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["subjects"])
 
 

@@ -14,8 +14,6 @@ from sqlalchemy import Connection, insert, select
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.store.tables import audit
 
-__all__ = ["AuditEntry", "add_audit_entry", "changes"]
-
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:

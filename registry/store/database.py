@@ -15,6 +15,8 @@ from headworks._server.database import Step, now_ms
 
 __all__ = ["RegistryStore", "now_ms"]
 
+SALVAGE = "headworks registry salvage"
+
 
 def _first_tables(connection: Connection) -> None:
     tables.metadata.create_all(connection)
@@ -28,4 +30,4 @@ class RegistryStore(database.Database):
     """The store at a URL; raises the errors of `headworks._server.database.Database`."""
 
     def __init__(self, store: str, *, clock: Callable[[], int] = now_ms) -> None:
-        super().__init__(store, tables.own, _STEPS, clock=clock)
+        super().__init__(store, tables.own, _STEPS, salvage=SALVAGE, clock=clock)

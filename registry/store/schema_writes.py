@@ -15,8 +15,6 @@ from headworks._registry.model.definition import Definition, JsonObject
 from headworks._registry.store.tables import contexts, references, schemas, versions
 from headworks._subject import Subject
 
-__all__ = ["add_schema", "add_version", "drop_versions", "mark_deleted"]
-
 
 def add_schema(
     connection: Connection,

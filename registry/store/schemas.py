@@ -13,41 +13,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, cast
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    and_,
-    case,
-    func,
-    or_,
-    select,
-)
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select
 
 from headworks._registry.model.definition import Definition, JsonObject, SchemaReference
 from headworks._registry.store.tables import contexts, references, schemas, versions
 from headworks._subject import Subject
-
-__all__ = [
-    "StoredSchema",
-    "StoredVersion",
-    "VersionRecord",
-    "context_names",
-    "find_ids",
-    "highest_number",
-    "ids_of_guid",
-    "is_registered",
-    "last_id",
-    "latest_version",
-    "numbers_of",
-    "referrers",
-    "schema_by_id",
-    "subjects_in",
-    "versions_of",
-    "versions_of_schema",
-    "versions_with_text_or_references",
-    "with_schemas",
-]
 
 # For more ids than this, reading all references of the context is cheaper than naming the ids.
 _MAX_NAMES_PER_QUERY = 500
@@ -120,7 +90,7 @@ def versions_of(
     connection: Connection, subject: Subject, *, number: int | None = None
 ) -> list[StoredVersion]:
     """Return the versions of a subject, soft-deleted ones too, oldest first; or only `number`."""
-    condition = and_(versions.c.context == subject.context, versions.c.subject == subject.name)
+    condition = _of(subject)
     if number is not None:
         condition = and_(condition, versions.c.version == number)
     return _select_versions(connection, condition)
@@ -169,22 +139,14 @@ def with_schemas(
 
 def latest_version(connection: Connection, subject: Subject) -> StoredVersion | None:
     """Return the highest live version of a subject, or None."""
-    number = connection.scalar(
-        select(func.max(versions.c.version)).where(
-            versions.c.context == subject.context,
-            versions.c.subject == subject.name,
-            versions.c.deleted.is_(False),
-        )
-    )
+    live = and_(_of(subject), versions.c.deleted.is_(False))
+    number = connection.scalar(select(func.max(versions.c.version)).where(live))
     return None if number is None else versions_of(connection, subject, number=number)[0]
 
 
 def highest_number(connection: Connection, subject: Subject) -> int:
     """Return the highest version number of a subject, soft-deleted versions included; 0: none."""
-    statement = select(func.max(versions.c.version)).where(
-        versions.c.context == subject.context, versions.c.subject == subject.name
-    )
-    return connection.scalar(statement) or 0
+    return connection.scalar(select(func.max(versions.c.version)).where(_of(subject))) or 0
 
 
 def versions_with_text_or_references(
@@ -194,15 +156,8 @@ def versions_with_text_or_references(
     uses = select(references.c.name).where(
         references.c.context == versions.c.context, references.c.schema_id == versions.c.schema_id
     )
-    return _select_versions(
-        connection,
-        and_(
-            versions.c.context == subject.context,
-            versions.c.subject == subject.name,
-            versions.c.deleted.is_(False),
-            or_(schemas.c.text == text, uses.exists()),
-        ),
-    )
+    wanted = or_(schemas.c.text == text, uses.exists())
+    return _select_versions(connection, and_(_of(subject), versions.c.deleted.is_(False), wanted))
 
 
 def versions_of_schema(connection: Connection, context: str, schema_id: int) -> list[StoredVersion]:
@@ -263,6 +218,10 @@ def referrers(
         conditions.append(versions.c.deleted.is_(False))
     statement = select(references.c.context, references.c.schema_id).where(*conditions).distinct()
     return sorted((context, schema_id) for context, schema_id in connection.execute(statement))
+
+
+def _of(subject: Subject) -> ColumnElement[bool]:
+    return and_(versions.c.context == subject.context, versions.c.subject == subject.name)
 
 
 def _select_versions(connection: Connection, condition: ColumnElement[bool]) -> list[StoredVersion]:

@@ -11,19 +11,6 @@ from sqlalchemy import Connection, Table, delete, insert, select, update
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.store.tables import configs, modes
 
-__all__ = [
-    "aliases",
-    "drop_config",
-    "drop_mode",
-    "read_config",
-    "read_configs",
-    "read_mode",
-    "read_modes",
-    "scopes_of_modes",
-    "write_config",
-    "write_mode",
-]
-
 
 def read_config(connection: Connection, scope: str) -> JsonObject | None:
     """The settings made at exactly this scope, or None."""

@@ -25,20 +25,6 @@ from sqlalchemy import (
 
 from headworks._server.database import bookkeeping
 
-__all__ = [
-    "audit",
-    "configs",
-    "contexts",
-    "metadata",
-    "migrations",
-    "modes",
-    "own",
-    "references",
-    "schemas",
-    "state",
-    "versions",
-]
-
 metadata = MetaData()
 
 own = bookkeeping(metadata)

@@ -7,8 +7,6 @@ from sqlalchemy import func, select
 from headworks._registry.store.database import RegistryStore
 from headworks._registry.store.tables import versions
 
-__all__ = ["totals"]
-
 
 def totals(database: RegistryStore) -> dict[str, int]:
     """Return the number of subjects, of their versions, and of distinct schemas among these."""

@@ -52,16 +52,16 @@ def test_any_order_and_any_redelivery_give_the_brute_force_answer(
     for item in sent_again:
         ledger.add(item)
 
-    lost = duplicated = 0
+    missing = surplus = 0
     for topic in {t for t, tier, _, _ in given_reports if tier == "producer"}:
         for window in range(4):
             rows = [r for r in given_reports if r[0] == topic and r[2] == window]
             there = sum(n for _, tier, _, n in rows if tier == "producer")
             seen = sum(n for _, tier, _, n in rows if tier == "hadoop")
-            lost += max(0, there - seen)
-            duplicated += max(0, seen - there)
+            missing += max(0, there - seen)
+            surplus += max(0, seen - there)
     whole = total(ledger.balances("hadoop"))
-    assert (whole.lost, whole.duplicated) == (lost, duplicated)
+    assert (whole.missing, whole.surplus) == (missing, surplus)
 
 
 def only(ledger: Ledger) -> Balance:
@@ -74,8 +74,8 @@ def test_quarantine_is_accounted_for_and_shown() -> None:
     ledger.add(increment(1, "t", "producer", 0, {"attempted": 5, "delivered": 4, "failed": 1}))
     ledger.add(increment(2, "t", "hadoop", 0, {"loaded": 3, "quarantined": 1}))
     row = only(ledger)
-    assert row.complete
-    assert (row.sent, row.accounted, row.quarantined, row.failed) == (4, 4, 1, 1)
+    assert not row.missing
+    assert (row.delivered, row.accounted, row.quarantined, row.failed) == (4, 4, 1, 1)
 
 
 def test_loss_and_duplication_in_two_windows_do_not_cancel_out() -> None:
@@ -84,17 +84,18 @@ def test_loss_and_duplication_in_two_windows_do_not_cancel_out() -> None:
         ledger.add(increment(window, "t", "producer", window, sent(10)))
         ledger.add(increment(10 + window, "t", "hadoop", window, {"loaded": loaded}))
     whole = total(ledger.balances("hadoop"), "t")
-    assert (whole.sent, whole.accounted, whole.lost, whole.duplicated) == (20, 20, 1, 1)
+    assert (whole.delivered, whole.accounted, whole.missing, whole.surplus) == (20, 20, 1, 1)
     assert whole.completeness == 0.95
 
 
-def test_dropped_messages_are_not_lost_on_the_way() -> None:
+def test_dropped_messages_are_a_loss_and_not_on_the_way() -> None:
     ledger = Ledger()
     counts = {"attempted": 3, "delivered": 1, "dropped:queue_full": 2}
     ledger.add(increment(1, "t", "producer", 0, counts))
     ledger.add(increment(2, "t", "hadoop", 0, {"loaded": 1}))
-    assert only(ledger).complete
-    assert only(ledger).dropped == 2
+    row = only(ledger)
+    assert (row.missing, row.dropped, row.losses, row.complete) == (0, 2, 2, False)
+    assert row.completeness == 1 / 3
 
 
 def test_a_topic_whose_producers_do_not_count_has_no_reference() -> None:
@@ -105,11 +106,11 @@ def test_a_topic_whose_producers_do_not_count_has_no_reference() -> None:
     assert row.complete
 
 
-def test_what_a_killed_producer_took_with_it_is_lost() -> None:
+def test_what_a_killed_producer_took_with_it_is_unresolved() -> None:
     ledger = Ledger()
     counts = {"attempted": 10, "delivered": 6, "unresolved": 4}
     ledger.add(increment(1, "t", "producer", 0, counts))
     ledger.add(increment(2, "t", "hadoop", 0, {"loaded": 8}))
-    assert (only(ledger).lost, only(ledger).unresolved) == (2, 4)
+    assert (only(ledger).missing, only(ledger).unresolved) == (2, 2)
     ledger.add(increment(3, "t", "hadoop", 0, {"loaded": 3}))
-    assert (only(ledger).lost, only(ledger).duplicated) == (0, 1)
+    assert (only(ledger).missing, only(ledger).surplus) == (0, 1)

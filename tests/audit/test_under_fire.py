@@ -13,7 +13,7 @@ from tests.soak import fire
 pytestmark = pytest.mark.e2e
 
 
-def test_the_audit_says_what_a_ledger_outside_the_system_says(tmp_path: Path) -> None:
+def test_the_audit_agrees_with_an_external_ledger(tmp_path: Path) -> None:
     report = fire.campaign(tmp_path, seconds=2, seed=20_261_121)
     print(report)
     assert not report.wrong, report.wrong

@@ -8,14 +8,11 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from shutil import which
 from typing import Any
 
+from tests.tools import require
 from tests.waiting import until
 
-__all__ = ["CONSUMERS", "DEADLINE", "KCAT", "PRODUCERS", "Message", "eventually"]
-
-KCAT = which("kcat")
 DEADLINE = 60.0  # for what comes soon, on a machine with other things to do
 
 
@@ -155,9 +152,9 @@ def _kafka_python_read(address: str, topic: str, count: int) -> list[Message]:
 
 
 def _kcat(address: str, *arguments: str, text: str | None = None) -> str:
-    assert KCAT is not None
+    require("kcat")
     done = subprocess.run(
-        [KCAT, "-b", address, "-q", *arguments],
+        ["kcat", "-b", address, "-q", *arguments],
         input=text,
         capture_output=True,
         text=True,

@@ -9,16 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headworks._cli.stack.embedded_zookeeper import Ensemble
 from headworks._zookeeper import ZooKeeperSession, live_brokers, open_session
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE, eventually
 from tests.broker.wire import Wire, fetch, kind, produce, produced
-from tests.ensemble import ensemble
+from tests.ensemble import Ensemble, ensemble
 from tests.relay import Relay
 from tests.soak.process import Broker
-
-__all__ = ["Cluster", "ClusterBroker", "cluster"]
 
 _CHROOT = "/headworks"
 _PRODUCE, _FETCH, _LIST, _METADATA, _COORDINATOR, _HEARTBEAT = 0, 1, 2, 3, 10, 12

@@ -16,9 +16,8 @@ from typing import Any
 import trustme
 
 from headworks._server.security.users import derive, write_users
-from tests.broker.clients import DEADLINE, KCAT
-
-__all__ = ["CLIENTS", "PASSWORDS", "DeniedError", "Files", "Way"]
+from tests.broker.clients import DEADLINE
+from tests.tools import require
 
 PASSWORDS = {"alice": "wonderland", "bob": "Grüße, sehr geheim", "carol": "c,=arol"}
 _SALT = b"the same salt for every test"
@@ -249,13 +248,13 @@ def _apart() -> None:
 
 def kcat(address: str, topic: str, way: Way, value: bytes) -> bytes:
     """See `confluent`."""
-    assert KCAT is not None
+    require("kcat")
     options = [part for pair in way.librdkafka.items() for part in ("-X", "=".join(pair))]
     options += ["-X", f"message.timeout.ms={int(way.patience * 1000)}"]
 
     def run(*arguments: str, text: bytes = b"") -> bytes:
         done = subprocess.run(
-            [KCAT, "-b", address, *options, *arguments],
+            ["kcat", "-b", address, *options, *arguments],
             input=text,
             capture_output=True,
             timeout=DEADLINE,

@@ -145,11 +145,9 @@ def test_configs_are_shown_changed_and_reset(admin: AdminClient, topic: str) -> 
 
 
 @pytest.mark.our_broker("the names of a broker's own configs are its own")
-def test_a_topics_defaults_are_what_the_broker_was_started_with(
-    admin: AdminClient, topic: str
-) -> None:
+def test_topic_defaults_are_the_brokers_start_options(admin: AdminClient, topic: str) -> None:
     assert configs(admin, ResourceType.TOPIC, topic)["segment.bytes"].value == "100000"
-    assert configs(admin, ResourceType.BROKER, "1")["flush.ms"].is_read_only
+    assert configs(admin, ResourceType.BROKER, "1")["log.flush.interval.ms"].is_read_only
 
 
 def test_a_topics_message_limit_and_append_time_are_obeyed(

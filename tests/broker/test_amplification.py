@@ -13,6 +13,7 @@ import pytest
 from headworks._broker.handlers.node import ReplyCache
 from headworks._broker.server.limits import MemoryAccount, MemoryPool
 from headworks._kafka.protocol import APIS, MalformedError, decode
+from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.protocol.frame import MAX_ARRAY_ELEMENTS, MAX_REQUEST_ELEMENTS
 from tests.broker.build import batch
 from tests.broker.test_limits import closed, connected, framed, receive, run, serving
@@ -46,11 +47,13 @@ def test_arrays_in_arrays_are_bounded_together() -> None:
 def test_what_is_named_many_times_is_answered_once(tmp_path: Path) -> None:
     async def test() -> None:
         async with serving(tmp_path) as server, connected(server) as (reader, writer):
-            topic = kind(3, 8, "request", "MetadataRequestTopic")(name="t")
-            resource = kind(32, 1, "request", "DescribeConfigsResource")(
+            topic = kind(ApiKey.METADATA, 8, "request", "MetadataRequestTopic")(name="t")
+            resource = kind(ApiKey.DESCRIBE_CONFIGS, 1, "request", "DescribeConfigsResource")(
                 resource_type=2, resource_name="t", configuration_keys=None
             )
-            group = kind(9, 8, "request", "OffsetFetchRequestGroup")(group_id="g", topics=None)
+            group = kind(ApiKey.OFFSET_FETCH, 8, "request", "OffsetFetchRequestGroup")(
+                group_id="g", topics=None
+            )
             for key, version, where, fields in (
                 (
                     *(3, 8, "topics"),
@@ -85,7 +88,9 @@ def test_replies_that_are_not_read_take_of_the_memory_and_give_it_back(tmp_path:
         async with serving(tmp_path, memory_bytes=4 << 20, stall_seconds=60.0) as server:
             for number in range(300):
                 await server.node.topic_changes.create(f"{'a-topic' * 30}-{number}", 1, {})
-            every = framed(3, 1, struct.pack(">i", -1))  # all topics: 75 KB of reply each
+            every = framed(
+                ApiKey.METADATA, 1, struct.pack(">i", -1)
+            )  # all topics: 75 KB of reply each
             async with connected(server) as (reader, writer):
                 for _ in range(3):
                     writer.write(every * 20)
@@ -142,7 +147,7 @@ def test_what_a_client_calls_a_topic_stays_one_line_of_the_log(
     async def test() -> None:
         async with serving(tmp_path) as server, connected(server) as (reader, writer):
             name = "x\n2026-01-01 INFO all is well " + "x" * 30_000
-            writer.write(framed(0, 7, produce(name, 0, bytes(batch()), acks=0)))
+            writer.write(framed(ApiKey.PRODUCE, 7, produce(name, 0, bytes(batch()), acks=0)))
             assert await closed(reader)
 
     with caplog.at_level(logging.WARNING):
@@ -155,7 +160,7 @@ def test_what_a_client_calls_a_topic_stays_one_line_of_the_log(
 def test_a_client_whose_machine_is_gone_is_noticed(tmp_path: Path) -> None:
     async def test() -> None:
         async with serving(tmp_path) as server, connected(server) as (reader, writer):
-            writer.write(framed(16, 0, b""))
+            writer.write(framed(ApiKey.LIST_GROUPS, 0, b""))
             await receive(reader)
             [connection] = server.connections
             sock = connection._stream.sock

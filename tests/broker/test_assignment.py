@@ -33,7 +33,9 @@ def test_a_new_topic_is_spread_within_one(
 
 
 @given(st.integers(1, 20), brokers, loads)
-def test_the_rest_goes_to_who_has_least(count: int, alive: set[int], load: dict[int, int]) -> None:
+def test_the_remaining_partitions_go_to_the_least_loaded_broker(
+    count: int, alive: set[int], load: dict[int, int]
+) -> None:
     own = Counter(assign(count, alive, load))
     more = [load.get(broker, 0) for broker in alive if own[broker] > count // len(alive)]
     less = [load.get(broker, 0) for broker in alive if own[broker] == count // len(alive)]
@@ -65,7 +67,9 @@ def test_many_topics_even_out() -> None:
 
 
 @given(st.text(max_size=20), brokers, ids)
-def test_only_the_groups_of_who_goes_or_comes_move(group: str, alive: set[int], other: int) -> None:
+def test_only_the_groups_of_a_joining_or_leaving_broker_move(
+    group: str, alive: set[int], other: int
+) -> None:
     before = coordinator_of(group, alive)
     after = coordinator_of(group, alive | {other})
     assert before in alive

@@ -9,8 +9,9 @@ import pytest
 
 from headworks._broker.log import LogConfig, open_log
 from headworks._kafka.records import Codec, iter_batches, iter_records
-from tests.broker.clients import CONSUMERS, DEADLINE, KCAT, PRODUCERS, Message
+from tests.broker.clients import CONSUMERS, DEADLINE, PRODUCERS, Message
 from tests.interop.in_place import log_folder
+from tests.tools import needs
 
 # kafka-python reads its schemas in a way that Python deprecates
 pytestmark = [
@@ -32,7 +33,6 @@ PLAIN = [
     Message(b"key", b"value", (("a", b"1"), ("b", b"2"))),
     Message(b"k2", "wärme ☃".encode()),
 ]
-needs_kcat = pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
 LIBRARIES = ["confluent-kafka", "aiokafka", "kafka-python"]
 
 
@@ -43,14 +43,14 @@ def test_all_of_a_message_survives_every_pair(address: str, topic: str, producer
         assert CONSUMERS[consumer](address, topic, len(FULL)) == FULL, consumer
 
 
-@needs_kcat
+@needs("kcat")
 @pytest.mark.parametrize("producer", LIBRARIES)
 def test_kcat_reads_what_libraries_wrote(address: str, topic: str, producer: str) -> None:
     PRODUCERS[producer](address, topic, PLAIN, "none")
     assert CONSUMERS["kcat"](address, topic, len(PLAIN)) == PLAIN
 
 
-@needs_kcat
+@needs("kcat")
 def test_libraries_read_what_kcat_wrote(address: str, topic: str) -> None:
     PRODUCERS["kcat"](address, topic, PLAIN, "none")
     for consumer in PRODUCERS:
@@ -61,7 +61,7 @@ def test_libraries_read_what_kcat_wrote(address: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-@pytest.mark.parametrize("producer", ["confluent-kafka", pytest.param("kcat", marks=needs_kcat)])
+@pytest.mark.parametrize("producer", ["confluent-kafka", pytest.param("kcat", marks=needs("kcat"))])
 def test_batches_keep_the_codec_they_came_with(
     address: str, topic: str, data_dir: Path, codec: str, producer: str
 ) -> None:

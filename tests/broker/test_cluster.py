@@ -8,14 +8,21 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -29,11 +36,13 @@ from typer.testing import CliRunner
 from headworks._cli.group import group_app
 from headworks._cli.topic import topic_app
 from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.protocol.apis import TRANSACTION_APIS, ApiKey
 from headworks._server import child_process
 from headworks._zookeeper import TopicNode, paths
 from producer_sdk import DeliveryError, Producer
 from tests.broker.clients import CONSUMERS, DEADLINE, PRODUCERS, Message, eventually
 from tests.broker.cluster import Cluster, ClusterBroker, cluster
+from tests.broker.test_topic_ids import delete, metadata
 from tests.broker.wire import Wire, kind
 from tests.headworks.codec.generated_packages import build
 
@@ -151,6 +160,50 @@ def test_a_change_by_one_broker_is_everybody_s(three: Cluster) -> None:
     eventually(lambda: is_free(three.brokers[1], name))
 
 
+def topic_ids(three: Cluster, name: str) -> set[uuid.UUID]:
+    """The id of a topic as each broker has it: one, if they agree."""
+    found = set()
+    for broker in three.brokers.values():
+        with Wire(broker.address) as wire:
+            found.add(metadata(wire, name=name).topic_id)
+    return found
+
+
+def test_every_broker_has_the_id_of_a_topic_and_the_next_topic_of_its_name_has_another(
+    three: Cluster,
+) -> None:
+    name = create(three, 3)
+    [old] = topic_ids(three, name)
+    with three.session() as session:
+        assert TopicNode.load(session.client.get(paths.topic(name))[0], "").topic_id == old
+    with Wire(three.brokers[1].address) as wire:
+        deleted = delete(wire, topic_id=old)
+        assert (deleted.error_code, deleted.name) == (ErrorCode.NONE, name)
+    eventually(lambda: is_free(three.brokers[1], name))
+    eventually(lambda: None not in topic_ids(three, name))
+    [new] = topic_ids(three, name)
+    assert new != old
+    for broker in three.brokers.values():
+        with Wire(broker.address) as wire:
+            assert metadata(wire, topic_id=new).name == name
+            assert metadata(wire, topic_id=old).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_topic_of_an_older_release_has_one_id_which_its_next_change_stores(
+    three: Cluster,
+) -> None:
+    name = f"old-{next(_numbers)}"
+    with three.session() as session:
+        session.client.create(paths.topic(name), TopicNode((1, 2)).dump())
+        for broker in three.brokers.values():
+            eventually(lambda b=broker: len(b.leaders(name)) == 2)  # type: ignore[misc]
+        [derived] = topic_ids(three, name)
+        assert derived is not None
+        admin(three.brokers[3]).create_partitions([NewPartitions(name, 3)])[name].result(WAIT)
+        assert TopicNode.load(session.client.get(paths.topic(name))[0], "").topic_id == derived
+    assert topic_ids(three, name) == {derived}
+
+
 def test_configs_that_are_changed_through_several_brokers_at_once_are_all_kept(
     three: Cluster,
 ) -> None:
@@ -178,12 +231,14 @@ def test_configs_that_are_changed_through_several_brokers_at_once_are_all_kept(
 
 def _configure_at(broker: ClusterBroker, topic: str, config: str, value: str) -> int:
     """Set one config through this broker; the error code."""
-    resources = kind(44, 1, "request", "AlterConfigsResource")
-    configs = kind(44, 1, "request", "AlterableConfig")
+    resources = kind(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "request", "AlterConfigsResource")
+    configs = kind(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "request", "AlterableConfig")
     change = configs(name=config, config_operation=0, value=value)
     asked = resources(resource_type=2, resource_name=topic, configs=(change,))
     with Wire(broker.address) as wire:
-        reply = wire.ask(44, 1, resources=(asked,), validate_only=False)
+        reply = wire.ask(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=(asked,), validate_only=False
+        )
     return int(reply.responses[0].error_code)
 
 
@@ -203,21 +258,27 @@ def test_what_one_broker_has_answered_every_other_knows(three: Cluster) -> None:
 
 def _create_at(broker: ClusterBroker, name: str) -> int:
     """Create a topic of one partition, there, through it; the error code."""
-    topic = kind(19, 5, "request", "CreatableTopic")
-    placed = kind(19, 5, "request", "CreatableReplicaAssignment")
+    topic = kind(ApiKey.CREATE_TOPICS, 5, "request", "CreatableTopic")
+    placed = kind(ApiKey.CREATE_TOPICS, 5, "request", "CreatableReplicaAssignment")
     here = placed(partition_index=0, broker_ids=(broker.number,))
     asked = topic(
         name=name, num_partitions=-1, replication_factor=-1, assignments=(here,), configs=()
     )
     with Wire(broker.address) as wire:
-        reply = wire.ask(19, 5, topics=(asked,), timeout=timedelta(seconds=30), validate_only=False)
+        reply = wire.ask(
+            ApiKey.CREATE_TOPICS,
+            5,
+            topics=(asked,),
+            timeout=timedelta(seconds=30),
+            validate_only=False,
+        )
     return int(reply.topics[0].error_code)
 
 
 def _commit_at(broker: ClusterBroker, group: str, topic: str) -> int:
     """Commit position 7 of partition 0; the error code."""
-    topics = kind(8, 3, "request", "OffsetCommitRequestTopic")
-    partitions = kind(8, 3, "request", "OffsetCommitRequestPartition")
+    topics = kind(ApiKey.OFFSET_COMMIT, 3, "request", "OffsetCommitRequestTopic")
+    partitions = kind(ApiKey.OFFSET_COMMIT, 3, "request", "OffsetCommitRequestPartition")
     at = partitions(partition_index=0, committed_offset=7, committed_metadata="")
     with Wire(broker.address) as wire:
         reply = wire.ask(
@@ -235,7 +296,9 @@ def _commit_at(broker: ClusterBroker, group: str, topic: str) -> int:
 def _delete_at(broker: ClusterBroker, name: str) -> int:
     """Delete a topic through this broker; the error code."""
     with Wire(broker.address) as wire:
-        reply = wire.ask(20, 3, topic_names=(name,), timeout=timedelta(seconds=30))
+        reply = wire.ask(
+            ApiKey.DELETE_TOPICS, 3, topic_names=(name,), timeout=timedelta(seconds=30)
+        )
     return int(reply.responses[0].error_code)
 
 
@@ -304,7 +367,7 @@ def refused(three: Cluster, folder: Path, number: int, *options: str) -> str:
     return done.stderr
 
 
-def test_a_group_that_coordinates_itself_is_not_moved_by_who_is_no_member(three: Cluster) -> None:
+def test_only_members_commit_for_a_decentralized_group(three: Cluster) -> None:
     name, group = create(three, 1), "by-itself"
     coordinator = three.brokers[three.brokers[1].coordinator(group)]
     with three.session() as session:
@@ -314,6 +377,32 @@ def test_a_group_that_coordinates_itself_is_not_moved_by_who_is_no_member(three:
         refused = CliRunner().invoke(group_app, asked).exception
         assert "the broker refused to set group by-itself" in str(refused)
     assert _commit_at(coordinator, group, name) == ErrorCode.NONE
+
+
+def test_transactions_are_refused_by_name(three: Cluster) -> None:
+    broker = three.brokers[1]
+    second = timedelta(seconds=1)
+    with Wire(broker.address) as wire:
+        served = {one.api_key for one in wire.ask(ApiKey.API_VERSIONS, 0).api_keys}
+        assert not served & TRANSACTION_APIS
+        refused = wire.ask(
+            ApiKey.INIT_PRODUCER_ID, 1, transactional_id="tx", transaction_timeout=second
+        )
+        assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+        asked = {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0}
+        ended = wire.ask(ApiKey.END_TXN, 3, **asked, committed=True)
+        assert ended.error_code == ErrorCode.UNSUPPORTED_VERSION
+        asked = {"key_type": 1, "coordinator_keys": ("tx",)}
+        [found] = wire.ask(ApiKey.FIND_COORDINATOR, 4, **asked).coordinators
+        assert found.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert "transactional.id" in found.error_message
+    # librdkafka would ask again and again after another error, until its time is up
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": broker.address, "transactional.id": "tx", "log_level": 0}
+    )
+    with pytest.raises(KafkaException, match="has no transactions") as caught:
+        producer.init_transactions(WAIT)
+    assert caught.value.args[0].fatal()
 
 
 def test_an_id_is_one_broker_s(three: Cluster, tmp_path: Path) -> None:
@@ -461,3 +550,41 @@ def _its_folder_is_lost(three: Cluster, lost: ClusterBroker, folder: Path) -> No
         assert "belongs to another data folder" in refused(three, lost.folder, 4)
     finally:
         heir.close()
+
+
+def test_a_group_that_the_broker_assigns_follows_its_coordinator(three: Cluster) -> None:
+    name = create(three, 3)
+    group = next(g for g in map(str, itertools.count()) if three.brokers[1].coordinator(g) == 3)
+    first, second = (
+        Consumer(
+            {
+                "bootstrap.servers": three.bootstrap,
+                "group.id": group,
+                "group.protocol": "consumer",
+                "log_level": 0,
+            }
+        )
+        for _ in range(2)
+    )
+
+    def share() -> list[int]:
+        for consumer in (first, second):
+            consumer.poll(0.1)
+        return sorted(len(consumer.assignment()) for consumer in (first, second))
+
+    first.subscribe([name])
+    second.subscribe([name])
+    eventually(lambda: share() == [1, 2])
+    three.brokers[3].kill()
+    eventually(lambda: three.brokers[1].coordinator(group) in (1, 2))
+    coordinator = admin(three.brokers[three.brokers[1].coordinator(group)])
+
+    def members() -> int:
+        share()
+        found = coordinator.describe_consumer_groups([group])[group].result(WAIT)
+        return len(found.members)
+
+    eventually(lambda: members() == 2)
+    eventually(lambda: share() == [1, 2])
+    first.close()
+    second.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -155,6 +156,7 @@ def test_connections_that_are_lost_while_it_starts_do_not_keep_a_broker_away(
 
     def dropped_often() -> bool:
         nonlocal dropped
+        assert broker.alive, broker.words()[-2000:]
         dropped += sum(cable.drop() for cable in broker.cables)
         time.sleep(0.1)  # a few questions pass in between
         return dropped > 6  # three connections
@@ -162,6 +164,39 @@ def test_connections_that_are_lost_while_it_starts_do_not_keep_a_broker_away(
     eventually(dropped_often)
     broker.wait()
     eventually(lambda: serves(broker, topic))
+
+
+def _connects(address: str) -> bool:
+    host, port = address.split(":")
+    with suppress(ConnectionRefusedError), socket.create_connection((host, int(port))):
+        return True
+    return False
+
+
+def _is_bound(address: str) -> bool:
+    host, port = address.split(":")
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, int(port)))
+        except OSError:
+            return True
+    return False
+
+
+def test_a_connection_succeeds_only_after_the_broker_is_registered(two: Cluster) -> None:
+    broker = two.brokers[2]
+    broker.kill()
+    eventually(lambda: two.living() == [1])
+    broker.cut()
+    broker.launch()
+    eventually(lambda: _is_bound(broker.address))
+    assert not _connects(broker.address)
+    broker.mend()
+    while not _connects(broker.address):
+        assert broker.alive
+        time.sleep(0.01)
+    assert two.living() == [1, 2]
+    broker.wait()
 
 
 def test_a_lost_connection_alone_ends_nothing(two: Cluster, topic: str) -> None:
@@ -234,7 +269,7 @@ def test_a_copy_of_a_folder_is_refused_while_the_original_lives(
     assert original.alive
 
 
-def test_a_zookeeper_that_lost_its_data_is_not_begun_anew(two: Cluster) -> None:
+def test_a_broker_refuses_a_zookeeper_that_lost_its_data(two: Cluster) -> None:
     """Truly the last: nothing of the cluster is left in ZooKeeper afterwards."""
     with two.session() as session:
         session.client.delete(paths.CLUSTER_ID)

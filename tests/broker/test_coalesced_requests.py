@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import struct
+import uuid
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
+from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.protocol.frame import parse_header
 from headworks._kafka.protocol.produce import (
     MatchedRequest,
@@ -47,11 +49,17 @@ def request(
     head = struct.pack(">hhih", 0, version, correlation, len(who)) + who
     if version >= 9:
         size = write_unsigned(len(name) + 1)
-        body = b"\0\0" + struct.pack(">hi", acks, 500) + b"\x02" + size + name + b"\x02"
+        named = topic_id(topic) if version >= 13 else size + name
+        body = b"\0\0" + struct.pack(">hi", acks, 500) + b"\x02" + named + b"\x02"
         length = write_unsigned(len(records) + 1)
         return head + body + struct.pack(">i", index) + length + records + b"\0\0\0"
     body = struct.pack(">hhiih", -1, acks, 500, 1, len(name)) + name
     return head + body + struct.pack(">iii", 1, index, len(records)) + records
+
+
+def topic_id(topic: str) -> bytes:
+    """The id that a topic of this name has in these tests."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, topic).bytes
 
 
 def learned(data: bytearray) -> ProduceTemplate:
@@ -72,7 +80,7 @@ def found_in(
 
 
 @given(
-    version=st.integers(3, 9),
+    version=st.integers(3, 13),
     first=st.binary(min_size=1, max_size=300),
     others=st.lists(
         st.tuples(
@@ -101,8 +109,8 @@ def test_repeated_requests_are_known(
     assert starts[-1] == len(data)
 
 
-@given(data=st.data(), version=st.integers(3, 9))
-def test_whatever_is_known_is_what_parsing_finds(data: st.DataObject, version: int) -> None:
+@given(data=st.data(), version=st.integers(3, 13))
+def test_matched_requests_equal_parsed_requests(data: st.DataObject, version: int) -> None:
     template = learned(bytearray(request(version, 1, b"records")))
     others = framed(*(request(version, number, b"other records") for number in range(3)))
     at = data.draw(st.integers(0, len(others) - 1))
@@ -113,7 +121,7 @@ def test_whatever_is_known_is_what_parsing_finds(data: st.DataObject, version: i
         start = one[-1]
 
 
-@pytest.mark.parametrize("version", [3, 7, 9])
+@pytest.mark.parametrize("version", [3, 7, 9, 13])
 @pytest.mark.parametrize("change", [{"topic": "tropic"}, {"acks": -1}, {"client": "clients"}])
 def test_another_request_is_not_taken_for_the_last(version: int, change: dict[str, object]) -> None:
     template = learned(bytearray(request(version, 1, b"records")))
@@ -122,10 +130,10 @@ def test_another_request_is_not_taken_for_the_last(version: int, change: dict[st
     assert [one[0] for one in found_in(template, data)] == [2]
 
 
-@pytest.mark.parametrize("version", [3, 9])
+@pytest.mark.parametrize("version", [3, 9, 13])
 def test_a_request_of_another_version_or_a_cut_or_large_one_is_parsed(version: int) -> None:
     template = learned(bytearray(request(version, 1, b"records")))
-    data = framed(request(version + 1 if version < 9 else 8, 2, b"records"))
+    data = framed(request(version + 1 if version < 13 else 12, 2, b"records"))
     assert not found_in(template, data)
     data = framed(request(version, 2, b"records"))
     for end in range(len(data)):
@@ -146,17 +154,18 @@ def test_nothing_is_known_before_the_first_or_after_one_without_records() -> Non
 
 
 @given(
-    version=st.integers(3, 9),
+    version=st.integers(3, 13),
     topic=st.text(st.characters(codec="utf-8"), min_size=1, max_size=20),
     index=st.integers(0, 1000),
     offset=st.integers(0, 1 << 62),
     log_start=st.integers(0, 1 << 62),
 )
-def test_the_short_way_to_a_reply_says_what_it_should(
+def test_prepared_replies_equal_encoded_replies(
     version: int, topic: str, index: int, offset: int, log_start: int
 ) -> None:
-    frame = encode_reply(7, version, [ProduceResult(topic, index, 0, offset, -1, log_start)])
-    assert encode_offset_replies(version, topic, index, log_start, [(7, offset)] * 3) == 3 * frame
+    named = topic_id(topic) if version >= 13 else topic
+    frame = encode_reply(7, version, [ProduceResult(named, index, 0, offset, -1, log_start)])
+    assert encode_offset_replies(version, named, index, log_start, [(7, offset)] * 3) == 3 * frame
     head = 9 if version >= 9 else 8
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert int.from_bytes(frame[4:8], "big") == 7
@@ -165,7 +174,8 @@ def test_the_short_way_to_a_reply_says_what_it_should(
     assert size == len(frame) - head
     (found,) = reply.responses
     (partition,) = found.partition_responses
-    assert (found.name, partition.index, partition.base_offset) == (topic, index, offset)
+    assert (partition.index, partition.base_offset) == (index, offset)
+    assert (found.topic_id.bytes if version >= 13 else found.name) == named
     assert partition.error_code.value == 0
     assert version < 5 or partition.log_start_offset == log_start
 
@@ -230,7 +240,7 @@ def outcome(address: str, sent: Sequence[Sent], *, alike: bool) -> list[object]:
         wire.ask(
             3,
             4,
-            topics=(kind(3, 4, "request", "MetadataRequestTopic")(name=topic),),
+            topics=(kind(ApiKey.METADATA, 4, "request", "MetadataRequestTopic")(name=topic),),
             allow_auto_topic_creation=True,
         )
         wire.socket.sendall(frames)
@@ -241,9 +251,9 @@ def outcome(address: str, sent: Sequence[Sent], *, alike: bool) -> list[object]:
                 assert correlation == number
                 replies.append(produced(body, topic))
         for partition in (0, 1):
-            wire.send(0, 7, produce(topic, partition, bytes(batch()), acks=-1))
+            wire.send(ApiKey.PRODUCE, 7, produce(topic, partition, bytes(batch()), acks=-1))
             wire.receive()  # all before it is flushed, and can be read
-            wire.send(1, 11, fetch(topic, partition, 0))
+            wire.send(ApiKey.FETCH, 11, fetch(topic, partition, 0))
             replies.append(fetched(wire.receive()[1]))
     return replies
 

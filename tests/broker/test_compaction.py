@@ -227,7 +227,7 @@ def test_batches_that_lose_nothing_stay_byte_for_byte(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_batch_that_loses_its_latest_record_says_what_is_latest_now(tmp_path: Path) -> None:
+def test_max_timestamp_follows_when_the_latest_record_is_removed(tmp_path: Path) -> None:
     log = opened(tmp_path)
     append(log, [(b"stays", b"1"), (b"goes", b"1"), (b"goes", b"1")])
     append(log, [(b"goes", b"2")])

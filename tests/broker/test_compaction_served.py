@@ -84,7 +84,9 @@ def stored(folder: Path, topic: str) -> list[tuple[bytes | None, bytes | None]]:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_four_clients_write_and_four_read_what_stays(tmp_path: Path, codec: str) -> None:
+def test_four_clients_read_the_compacted_records_of_four_writers(
+    tmp_path: Path, codec: str
+) -> None:
     with start_broker(tmp_path, *OFTEN) as process:
         create(process.address, "t")
         for name, send in PRODUCERS.items():

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,16 @@ import urllib3
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from headworks._broker.server.server import BrokerServer, ServerConfig
+from headworks._kafka.protocol.apis import ApiKey
 from headworks._server import child_process
 from headworks.errors import UsageError
 from tests.broker.build import batch
 from tests.broker.clients import CONSUMERS, DEADLINE, PRODUCERS, Message, eventually
 from tests.broker.conftest import kept_address, start_broker
 from tests.broker.wire import Wire, fetch, fetched, produce, produced
+from tests.small_disk import small_disk
+from tests.sqlite_store import execute
 
 pytestmark = pytest.mark.e2e
 
@@ -160,29 +164,12 @@ def test_a_torn_tail_is_cut_and_said_and_counted(tmp_path: Path) -> None:
     assert path.read_bytes() == whole
 
 
-@contextmanager
-def small_disk(folder: Path) -> Iterator[Callable[[int], None]]:
-    """A file system of 1 MiB at `folder`, and what makes it another size; for root alone."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a file system cannot be mounted here")
-
-    def resize(mebibytes: int) -> None:
-        size = f"remount,size={mebibytes}m"
-        subprocess.run(["mount", "-o", size, str(folder)], check=True)
-
-    try:
-        yield resize
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 def fill(address: str, topic: str, acks: int = -1) -> list[int]:
     """Produce until there is no room; the offsets that were acknowledged."""
     offsets: list[int] = []
     with Wire(address) as wire:
         for _ in range(2000):
-            wire.send(0, 7, produce(topic, 0, bytes(batch(3, size=3000)), acks=acks))
+            wire.send(ApiKey.PRODUCE, 7, produce(topic, 0, bytes(batch(3, size=3000)), acks=acks))
             error, offset = produced(wire.receive()[1], topic)
             if error:
                 assert error == 56
@@ -211,7 +198,7 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_path: Path, acks
         check_offsets = 3 * len(offsets)
         resize(3)
         with Wire(process.address) as wire:
-            wire.send(0, 7, produce("full", 0, bytes(batch(3)), acks=-1))
+            wire.send(ApiKey.PRODUCE, 7, produce("full", 0, bytes(batch(3)), acks=-1))
             error, offset = produced(wire.receive()[1], "full")
         assert error == 0
         assert offset >= check_offsets
@@ -234,7 +221,7 @@ def test_files_that_may_not_grow_are_a_full_disk_too(tmp_path: Path) -> None:
         check_nothing_is_torn(tmp_path, process.address, "limited", offsets)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
         with Wire(process.address) as wire:
-            wire.send(0, 7, produce("limited", 0, bytes(batch(3)), acks=-1))
+            wire.send(ApiKey.PRODUCE, 7, produce("limited", 0, bytes(batch(3)), acks=-1))
             assert produced(wire.receive()[1], "limited") == (0, 3 * len(offsets))
         offsets.append(3 * len(offsets))
         check_nothing_is_torn(tmp_path, process.address, "limited", offsets)
@@ -243,17 +230,21 @@ def test_files_that_may_not_grow_are_a_full_disk_too(tmp_path: Path) -> None:
         check_nothing_is_torn(tmp_path, process.address, "limited", offsets)
 
 
-def test_retention_goes_on_under_readers_and_tells_who_comes_too_late(tmp_path: Path) -> None:
+def test_retention_removes_segments_under_readers_and_a_late_fetch_is_out_of_range(
+    tmp_path: Path,
+) -> None:
     options = ("--segment-bytes", "20000", "--retention-bytes", "40000")
     with start_broker(tmp_path, *options, "--retention-check-seconds", "0.2") as process:
         create(process.address, "aging")
         with Wire(process.address) as wire:
             for _ in range(100):
-                wire.send(0, 7, produce("aging", 0, bytes(batch(1, size=3000)), acks=-1))
+                wire.send(
+                    ApiKey.PRODUCE, 7, produce("aging", 0, bytes(batch(1, size=3000)), acks=-1)
+                )
                 wire.receive()
             deadline = time.monotonic() + DEADLINE
             while True:
-                wire.send(1, 11, fetch("aging", 0, 0))
+                wire.send(ApiKey.FETCH, 11, fetch("aging", 0, 0))
                 error, _, records = fetched(wire.receive()[1])
                 if error:
                     break
@@ -268,7 +259,7 @@ def test_retention_goes_on_under_readers_and_tells_who_comes_too_late(tmp_path: 
             )
             assert 0 < start < end == 100
             with Wire(process.address) as again:
-                again.send(1, 11, fetch("aging", 0, start))
+                again.send(ApiKey.FETCH, 11, fetch("aging", 0, start))
                 return fetched(again.receive()[1])[0] == 0
 
         eventually(reads_from_the_start)
@@ -281,17 +272,19 @@ def test_a_damaged_partition_is_refused_and_the_others_are_served(tmp_path: Path
         for topic in ("bad", "good"):
             with Wire(process.address) as wire:
                 for _ in range(20):
-                    wire.send(0, 7, produce(topic, 0, bytes(batch(1, size=200)), acks=-1))
+                    wire.send(
+                        ApiKey.PRODUCE, 7, produce(topic, 0, bytes(batch(1, size=200)), acks=-1)
+                    )
                     wire.receive()
     segments = sorted((tmp_path / "broker/logs/bad-0").glob("*.log"))
     segments[1].write_bytes(segments[1].read_bytes()[:-5])
     with start_broker(tmp_path) as process:
         with Wire(process.address) as wire:
-            wire.send(1, 11, fetch("good", 0, 0))
+            wire.send(ApiKey.FETCH, 11, fetch("good", 0, 0))
             assert fetched(wire.receive()[1])[0] == 0
-            wire.send(1, 11, fetch("bad", 0, 0))
+            wire.send(ApiKey.FETCH, 11, fetch("bad", 0, 0))
             assert fetched(wire.receive()[1])[0] == 56
-            wire.send(0, 7, produce("bad", 0, bytes(batch())))
+            wire.send(ApiKey.PRODUCE, 7, produce("bad", 0, bytes(batch())))
             assert produced(wire.receive()[1], "bad")[0] == 56
         topics = (
             AdminClient({"bootstrap.servers": process.address}).list_topics(timeout=DEADLINE).topics
@@ -353,6 +346,27 @@ def test_two_brokers_do_not_share_a_folder_or_a_port(tmp_path: Path) -> None:
         assert "--listen" in str(caught.value)
 
 
+def test_a_port_that_another_process_takes_during_the_start_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", 0))
+        host, port = other.getsockname()
+        server = BrokerServer(ServerConfig(tmp_path, host, port))
+        opened = server._open
+
+        async def opened_too_late() -> None:
+            await opened()
+            other.listen()
+
+        monkeypatch.setattr(server, "_open", opened_too_late)
+        with pytest.raises(UsageError, match=f"cannot listen on {host}:{port}"):
+            asyncio.run(server.start())
+    with start_broker(tmp_path):  # nothing holds the folder
+        pass
+
+
 @pytest.mark.parametrize(
     ("listen", "words"),
     [
@@ -394,21 +408,23 @@ def test_it_says_where_it_serves_and_stops_on_a_signal(tmp_path: Path) -> None:
     assert (tmp_path / "broker" / "coordination.sqlite").exists()
 
 
-def test_consumers_see_what_is_on_disk_and_who_waits_for_it_gets_it_there(tmp_path: Path) -> None:
+def test_consumers_see_flushed_records_only_and_a_waiting_fetch_flushes_them(
+    tmp_path: Path,
+) -> None:
     with start_broker(tmp_path, "--flush-ms", HOURS) as process:
         create(process.address, "last")
         with Wire(process.address) as wire:
-            wire.send(0, 7, produce("last", 0, bytes(batch(3)), acks=1))
+            wire.send(ApiKey.PRODUCE, 7, produce("last", 0, bytes(batch(3)), acks=1))
             assert produced(wire.receive()[1], "last") == (0, 0)
-            wire.send(1, 11, fetch("last", 0, 0, wait_ms=0))
+            wire.send(ApiKey.FETCH, 11, fetch("last", 0, 0, wait_ms=0))
             assert fetched(wire.receive()[1]) == (0, 0, b""), "not on disk, so not seen"
-            wire.send(1, 11, fetch("last", 0, 0, wait_ms=int(HOURS)))
+            wire.send(ApiKey.FETCH, 11, fetch("last", 0, 0, wait_ms=int(HOURS)))
             # which comes before `wire` gives up: a reader that waits does not wait for the timer
             assert fetched(wire.receive()[1])[1] == 3
-            wire.send(0, 7, produce("last", 0, bytes(batch(3)), acks=1))
+            wire.send(ApiKey.PRODUCE, 7, produce("last", 0, bytes(batch(3)), acks=1))
             wire.receive()
     with start_broker(tmp_path) as process, Wire(process.address) as wire:
-        wire.send(1, 11, fetch("last", 0, 0))
+        wire.send(ApiKey.FETCH, 11, fetch("last", 0, 0))
         assert fetched(wire.receive()[1])[1] == 6, "stopping flushes"
 
 
@@ -416,9 +432,9 @@ def test_unflushed_messages_are_seen_if_asked_for(tmp_path: Path) -> None:
     with start_broker(tmp_path, "--flush-ms", HOURS, "--show-unflushed") as process:
         create(process.address, "soon")
         with Wire(process.address) as wire:
-            wire.send(0, 7, produce("soon", 0, bytes(batch(3)), acks=1))
+            wire.send(ApiKey.PRODUCE, 7, produce("soon", 0, bytes(batch(3)), acks=1))
             wire.receive()
-            wire.send(1, 11, fetch("soon", 0, 0))
+            wire.send(ApiKey.FETCH, 11, fetch("soon", 0, 0))
             assert fetched(wire.receive()[1])[1] == 3
 
 
@@ -426,7 +442,7 @@ def test_the_log_says_why_a_topic_is_not_created_by_being_used(tmp_path: Path) -
     """The client hears only that there is no such topic: the protocol has no better word."""
 
     def use(wire: Wire, name: bytes) -> None:
-        wire.send(3, 4, b"\0\0\0\1\0\1" + name + b"\1")
+        wire.send(ApiKey.METADATA, 4, b"\0\0\0\1\0\1" + name + b"\1")
         wire.receive()
 
     with start_broker(tmp_path, "--max-partitions", "4") as process:
@@ -442,7 +458,11 @@ def test_the_log_says_why_a_topic_is_not_created_by_being_used(tmp_path: Path) -
 def test_connections_are_limited(tmp_path: Path) -> None:
     with start_broker(tmp_path, "--max-connections", "2") as process:
         with Wire(process.address) as one, Wire(process.address) as two:
-            assert one.ask(18, 0).error_code == two.ask(18, 0).error_code == 0
+            assert (
+                one.ask(ApiKey.API_VERSIONS, 0).error_code
+                == two.ask(ApiKey.API_VERSIONS, 0).error_code
+                == 0
+            )
             with Wire(process.address) as three:
                 assert three.closed()
         deadline = time.monotonic() + DEADLINE
@@ -453,11 +473,15 @@ def test_connections_are_limited(tmp_path: Path) -> None:
 def test_connections_from_one_address_are_limited(tmp_path: Path) -> None:
     with start_broker(tmp_path, "--max-connections-per-address", "2") as process:
         with Wire(process.address) as one, Wire(process.address) as two:
-            assert one.ask(18, 0).error_code == two.ask(18, 0).error_code == 0
+            assert (
+                one.ask(ApiKey.API_VERSIONS, 0).error_code
+                == two.ask(ApiKey.API_VERSIONS, 0).error_code
+                == 0
+            )
             with Wire(process.address) as three:
                 assert three.closed()
             with Wire(process.address, source="127.0.0.2") as other:
-                assert other.ask(18, 0).error_code == 0
+                assert other.ask(ApiKey.API_VERSIONS, 0).error_code == 0
         eventually(lambda: _answers(process.address))  # when it has seen the others go
         words = process.words()
     assert "refusing 127.0.0.1:" in words
@@ -467,20 +491,17 @@ def test_connections_from_one_address_are_limited(tmp_path: Path) -> None:
 def _answers(address: str) -> bool:
     try:
         with Wire(address) as wire:
-            return bool(wire.ask(18, 0).error_code == 0)
+            return bool(wire.ask(ApiKey.API_VERSIONS, 0).error_code == 0)
     except (EOFError, OSError):
         return False
 
 
 def test_a_deletion_that_a_crash_interrupted_is_finished(tmp_path: Path) -> None:
-    import sqlite3
-
     with start_broker(tmp_path) as process:
         create(process.address, "half", "whole")
         PRODUCERS["confluent-kafka"](process.address, "half", messages(3), "none")
-    with sqlite3.connect(tmp_path / "broker/coordination.sqlite") as db:
-        db.execute("UPDATE topics SET deleting = 1 WHERE name = 'half'")
-    db.close()
+    store = tmp_path / "broker/coordination.sqlite"
+    execute(store, "UPDATE topics SET deleting = 1 WHERE name = 'half'")
     with start_broker(tmp_path) as process:
         topics = (
             AdminClient({"bootstrap.servers": process.address}).list_topics(timeout=DEADLINE).topics
@@ -493,7 +514,7 @@ def test_a_broken_store_is_named(tmp_path: Path) -> None:
     (tmp_path / "broker").mkdir()
     (tmp_path / "broker/coordination.sqlite").write_bytes(b"not a database at all" * 100)
     done = headworks("broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path))
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert "coordination.sqlite" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -505,7 +526,7 @@ def test_silent_clients_are_dropped_and_waiting_ones_are_not(tmp_path: Path) -> 
         def waited() -> bool:
             """Not if it was dropped because this process stood still before it asked."""
             with Wire(process.address) as silent, Wire(process.address) as parked:
-                parked.send(1, 11, fetch("quiet", 0, 0, wait_ms=1500))
+                parked.send(ApiKey.FETCH, 11, fetch("quiet", 0, 0, wait_ms=1500))
                 silent.socket.sendall(b"\0\0\0\x20half a")
                 assert silent.closed()
                 try:

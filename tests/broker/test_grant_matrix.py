@@ -14,7 +14,7 @@ from headworks._server.security import Role
 from headworks._server.security.users import derive, write_users
 from tests.broker.build import batch
 from tests.broker.conftest import start_broker
-from tests.broker.test_security_access import ASKED, CLUSTER, GROUP, TOPIC, codes
+from tests.broker.test_security_access import ASKED, CLUSTER, GROUP, TOPIC, TRANSACTION, codes
 from tests.broker.wire import Wire, fetch, fetched, produce, produced
 from tests.grantees import GRANTEES, Grantee, grants_file
 
@@ -29,8 +29,11 @@ ROOT = "root"
 
 def log_in(running: child_process.Service, user: str) -> Wire:
     wire = Wire(running.address)
-    assert wire.ask(17, 1, mechanism="PLAIN").error_code == 0
-    assert wire.ask(36, 2, auth_bytes=f"\0{user}\0{user}".encode()).error_code == 0
+    assert wire.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN").error_code == 0
+    assert (
+        wire.ask(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=f"\0{user}\0{user}".encode()).error_code
+        == 0
+    )
     return wire
 
 
@@ -46,8 +49,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.
     with start_broker(folder / "data", *files, "--default-partitions", "1") as running:
         with log_in(running, ROOT) as wire:
             for name in NAMES:
-                assert codes(wire.ask(19, 7, **ASKED[19](name, name)[1])) == [0]
-                assert codes(wire.ask(8, 7, **ASKED[8](name, name)[1])) == [0]
+                assert codes(wire.ask(ApiKey.CREATE_TOPICS, 7, **ASKED[19](name, name)[1])) == [0]
+                assert codes(wire.ask(ApiKey.OFFSET_COMMIT, 7, **ASKED[8](name, name)[1])) == [0]
         yield running
 
 
@@ -58,9 +61,12 @@ def granted(one: Grantee, roles: tuple[Role, ...], name: str) -> bool:
 
 def may(one: Grantee, api: int, name: str) -> bool:
     rule = REQUIRED_ROLES[api]
-    if api == DESCRIBE_LOG_DIRS:  # names nothing: it is about the broker as a whole
+    if api in (
+        DESCRIBE_LOG_DIRS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ):  # names nothing: it is about the broker as a whole
         return granted(one, rule.all_topics, "")
-    if api == INIT_PRODUCER_ID:  # names nothing: one topic to write to is enough
+    if api in (INIT_PRODUCER_ID, ApiKey.END_TXN):  # names nothing: one topic to write to is enough
         return one.has(rule.any_topic)
     return granted(one, rule.topic, name) and granted(one, rule.group, name)
 
@@ -77,7 +83,7 @@ def refused(wire: Wire, api: int, name: str) -> bool:
         if api == JOIN:  # a session of no length is refused as such: nobody waits for a rebalance
             fields |= {"session_timeout": timedelta()}
         found = set(codes(wire.ask(api, version, **fields)))
-    return bool(found & {TOPIC, GROUP, CLUSTER})
+    return bool(found & {TOPIC, GROUP, CLUSTER, TRANSACTION})
 
 
 @pytest.mark.parametrize("one", GRANTEES, ids=lambda one: one.user)
@@ -103,13 +109,15 @@ def test_listings_show_what_the_grant_is_about(
 ) -> None:
     with log_in(guarded, ROOT) as wire:  # what an admin of the test above has deleted
         for name in NAMES:
-            wire.ask(19, 7, **ASKED[19](name, name)[1])
-            assert codes(wire.ask(8, 7, **ASKED[8](name, name)[1])) == [0]
+            wire.ask(ApiKey.CREATE_TOPICS, 7, **ASKED[19](name, name)[1])
+            assert codes(wire.ask(ApiKey.OFFSET_COMMIT, 7, **ASKED[8](name, name)[1])) == [0]
     with log_in(guarded, one.user) as wire:
         for _ in range(2):  # the second time from memory
-            topics = wire.ask(3, 5, topics=None, allow_auto_topic_creation=True).topics
+            topics = wire.ask(
+                ApiKey.METADATA, 5, topics=None, allow_auto_topic_creation=True
+            ).topics
             seen = [n for n in NAMES if granted(one, (Role.READER, Role.WRITER), n)]
             assert sorted(topic.name for topic in topics) == sorted(seen)
-            groups = wire.ask(16, 2).groups
+            groups = wire.ask(ApiKey.LIST_GROUPS, 2).groups
             read = [n for n in NAMES if granted(one, (Role.READER,), n)]
             assert sorted(group.group_id for group in groups) == sorted(read)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.broker.clients import DEADLINE, eventually
+from tests.broker.conftest import kept_address, start_broker
 
 # kafka-python reads its schemas in a way that Python deprecates
 pytestmark = [
@@ -233,3 +235,88 @@ def test_aiokafka_and_kafka_python_share_a_group_with_each_other(
     assert {follower.position(part) for part in follower.assignment()} == {25}
     assert found == [], "all of it was committed by the other client"
     follower.close()
+
+
+def assigned_consumer(address: str, group: str, **options: Any) -> Consumer:
+    """A consumer of the protocol in which the broker assigns (KIP-848)."""
+    return Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": group,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+        | options
+    )
+
+
+def test_consumers_that_the_broker_assigns_share_and_one_takes_over(
+    address: str, shared: str, new_name: Callable[[], str]
+) -> None:
+    group = new_name()
+    one, two = assigned_consumer(address, group), assigned_consumer(address, group)
+    seen: list[bytes] = []
+    one.subscribe([shared])
+    read([one], lambda: len(seen) == 100, seen)
+    one.commit(asynchronous=False)
+    two.subscribe([shared])
+    read([one, two], lambda: owned([one, two]) == [2, 2], seen)
+    assert len(seen) == 100, "nothing is read twice"
+    admin = AdminClient({"bootstrap.servers": address})
+    described = admin.describe_consumer_groups([group])[group].result(DEADLINE)
+    assert described.type.name == "CONSUMER"
+    assert described.partition_assignor == "uniform"
+    assert sorted(len(m.assignment.topic_partitions) for m in described.members) == [2, 2]
+    one.close()
+    read([two], lambda: owned([two]) == [4], seen)
+    assert len(seen) == 100
+    committed = two.committed([TopicPartition(shared, index) for index in range(4)], DEADLINE)
+    assert [place.offset for place in committed] == [25] * 4
+    two.close()
+
+
+def test_a_group_changes_its_protocol_and_back_while_it_reads(
+    address: str, shared: str, new_name: Callable[[], str]
+) -> None:
+    group = new_name()
+    old, new = consumer_of(address, group), assigned_consumer(address, group)
+    seen: list[bytes] = []
+    old.subscribe([shared])
+    read([old], lambda: len(seen) == 100, seen)
+    old.commit(asynchronous=False)
+    new.subscribe([f"^{shared}$"])
+    read([old, new], lambda: owned([old, new]) == [2, 2], seen)
+    new.close()
+    read([old], lambda: owned([old]) == [4], seen)
+    assert len(seen) == 100, "offsets stay where they are"
+    old.close()
+
+
+def test_members_that_the_broker_assigns_go_on_after_it_was_killed(tmp_path: Path) -> None:
+    address = kept_address()
+    broker = start_broker(tmp_path, listen=address)
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    admin.create_topics([NewTopic("t", 4, 1)])["t"].result(DEADLINE)
+    producer = Producer({"bootstrap.servers": address, "log_level": 0})
+    members = [assigned_consumer(address, "g", log_level=0) for _ in range(2)]
+    seen: list[bytes] = []
+
+    def send_and_read(first: int) -> None:
+        for number in range(first, first + 40):
+            producer.produce("t", b"%d" % number, partition=number % 4)
+        assert producer.flush(DEADLINE) == 0
+        read(members, lambda: owned(members) == [2, 2] and len(set(seen)) == first + 40, seen)
+
+    for member in members:
+        member.subscribe(["t"])
+    send_and_read(0)
+    for member in members:
+        member.commit(asynchronous=False)
+    broker.process.kill()
+    broker.stop()
+    broker = start_broker(tmp_path, listen=address)
+    send_and_read(40)
+    for member in members:
+        member.close()
+    broker.stop()

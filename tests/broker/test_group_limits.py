@@ -6,8 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from headworks._broker.groups import GroupCoordinator, GroupSettings, JoinRequest, JoinResponse
+from headworks._broker.groups import (
+    ClassicGroup,
+    GroupCoordinator,
+    GroupSettings,
+    JoinRequest,
+    JoinResponse,
+)
 from headworks._kafka.protocol import ErrorCode
+from tests.broker.topics import FakeTopics
 
 pytestmark = pytest.mark.unit
 
@@ -34,14 +41,14 @@ JOIN = JoinRequest(
 
 
 def coordinator(**limits: int) -> GroupCoordinator:
-    settings = replace(GroupSettings(), **limits)
+    settings = replace(GroupSettings(), **limits)  # type: ignore[arg-type]
     return GroupCoordinator(lambda: 0.0, lambda *_: Timer(), settings)
 
 
 def join(groups: GroupCoordinator, name: str, asked: JoinRequest = JOIN) -> JoinResponse | None:
     """What is answered at once, if anything is."""
     answers: list[JoinResponse] = []
-    groups.join(name, asked, answers.append)
+    groups.join(name, asked, answers.append, FakeTopics())
     return answers[0] if answers else None
 
 
@@ -56,7 +63,7 @@ def test_what_members_bring_is_bounded_over_all_groups_and_given_back() -> None:
     assert refused.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert groups.find("one-more") is None
     group = groups.find("g0")
-    assert group is not None
+    assert isinstance(group, ClassicGroup)
     for member_id in list(group.members):
         group.leave(0.0, member_id, None)
     groups.changed(group)

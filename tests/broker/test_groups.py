@@ -21,6 +21,7 @@ from headworks._broker.groups import (
     SyncResponse,
 )
 from headworks._kafka.protocol import ErrorCode
+from tests.broker.topics import FakeTopics
 
 pytestmark = pytest.mark.unit
 
@@ -294,12 +295,13 @@ def test_the_coordinator_keeps_one_timer_a_group_and_forgets_idle_groups() -> No
         lambda: clock[0], call_at, GroupSettings(initial_delay=0.0, max_groups=1, max_members=1)
     )
     answers: list[JoinResponse] = []
-    coordinator.join("g", join_of(), answers.append)
-    coordinator.join("g", join_of(), answers.append)
-    coordinator.join("other", join_of(), answers.append)
-    coordinator.join("", join_of(), answers.append)
-    coordinator.join("other", join_of("m"), answers.append)
-    coordinator.join("g", join_of(session_timeout=0.1), answers.append)
+    topics = FakeTopics()
+    coordinator.join("g", join_of(), answers.append, topics)
+    coordinator.join("g", join_of(), answers.append, topics)
+    coordinator.join("other", join_of(), answers.append, topics)
+    coordinator.join("", join_of(), answers.append, topics)
+    coordinator.join("other", join_of("m"), answers.append, topics)
+    coordinator.join("g", join_of(session_timeout=0.1), answers.append, topics)
     assert [answer.error for answer in answers] == [
         ErrorCode.NONE,
         ErrorCode.GROUP_MAX_SIZE_REACHED,

@@ -24,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from crc32c import crc32c
 
+from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.protocol.frame import MAX_ARRAY_ELEMENTS
 from headworks._kafka.records.batch import HEADER
 from headworks._kafka.records.varint import write_varint
@@ -124,7 +125,9 @@ def test_a_client_that_never_reads_its_replies_is_dropped(hostile: child_process
     create(hostile.address, "unread")
     with Wire(hostile.address) as wire:
         for _ in range(8):
-            wire.send(0, 7, produce("unread", 0, bytes(batch(1, size=900_000)), acks=-1))
+            wire.send(
+                ApiKey.PRODUCE, 7, produce("unread", 0, bytes(batch(1, size=900_000)), acks=-1)
+            )
             assert produced(wire.receive()[1], "unread")[0] == 0
     with unnoticed(hostile), Wire(hostile.address) as wire:
         body = fetch("unread", 0, 0, max_bytes=8 * _MB)
@@ -148,24 +151,24 @@ def test_a_length_that_promises_much_allocates_nothing(hostile: child_process.Se
 def test_fetches_of_ten_thousand_partitions(hostile: child_process.Service) -> None:
     create(hostile.address, "many")
     with Wire(hostile.address) as wire:
-        wire.send(0, 7, produce("many", 0, bytes(batch()), acks=-1))
+        wire.send(ApiKey.PRODUCE, 7, produce("many", 0, bytes(batch()), acks=-1))
         wire.receive()
     head = struct.pack(">iiiibiii", -1, 5000, 1 << 29, 1 << 20, 0, 0, -1, 1)
     partitions = b"".join(struct.pack(">iiqqi", 0, -1, 0, -1, 1 << 20) for _ in range(10_000))
     tail = struct.pack(">ih", 0, 0)
     body = head + struct.pack(">h", 4) + b"many" + struct.pack(">i", 10_000) + partitions + tail
     with unnoticed(hostile), Wire(hostile.address) as wire:
-        wire.send(1, 11, body)
+        wire.send(ApiKey.FETCH, 11, body)
         with Wire(hostile.address) as writer:  # each append wakes it, in vain
             for _ in range(100):
-                writer.send(0, 7, produce("many", 0, bytes(batch()), acks=-1))
+                writer.send(ApiKey.PRODUCE, 7, produce("many", 0, bytes(batch()), acks=-1))
                 assert produced(writer.receive()[1], "many")[0] == 0
         assert len(wire.receive()[1]) > 10_000
 
 
 def ask_for(count: int) -> bytes:
     """A metadata request that has so many topics created."""
-    topic = kind(3, 8, "request", "MetadataRequestTopic")
+    topic = kind(ApiKey.METADATA, 8, "request", "MetadataRequestTopic")
     return request(
         *(3, 8),
         topics=tuple(topic(name=f"spam-{number}") for number in range(count)),
@@ -178,10 +181,10 @@ def ask_for(count: int) -> bytes:
 def test_a_hundred_thousand_topics_are_not_created(hostile: child_process.Service) -> None:
     with unnoticed(hostile, 200 * _MB):
         with Wire(hostile.address) as wire:
-            wire.send(3, 8, ask_for(100_000))
+            wire.send(ApiKey.METADATA, 8, ask_for(100_000))
             assert wire.closed()
         with Wire(hostile.address) as wire:
-            wire.send(3, 8, ask_for(MAX_ARRAY_ELEMENTS))
+            wire.send(ApiKey.METADATA, 8, ask_for(MAX_ARRAY_ELEMENTS))
             assert len(wire.receive()[1]) > MAX_ARRAY_ELEMENTS
         admin = AdminClient({"bootstrap.servers": hostile.address})
         topics = admin.list_topics(timeout=DEADLINE).topics
@@ -200,12 +203,14 @@ def test_a_hundred_thousand_topics_are_not_created(hostile: child_process.Servic
 
 @pytest.mark.parametrize("count", [(1 << 31) - 1, 100_000, _LIMIT + 1, 0, -2])
 def test_partition_counts_that_cannot_be(hostile: child_process.Service, count: int) -> None:
-    creatable = kind(19, 4, "request", "CreatableTopic")
+    creatable = kind(ApiKey.CREATE_TOPICS, 4, "request", "CreatableTopic")
     with unnoticed(hostile, 16 * _MB), Wire(hostile.address) as wire:
         topic = creatable(
             name="huge", num_partitions=count, replication_factor=1, assignments=(), configs=()
         )
-        answer = wire.ask(19, 4, topics=(topic,), timeout=timedelta(0), validate_only=False)
+        answer = wire.ask(
+            ApiKey.CREATE_TOPICS, 4, topics=(topic,), timeout=timedelta(0), validate_only=False
+        )
         assert answer.topics[0].error_code in (37, 44)
 
 
@@ -232,7 +237,7 @@ def test_counts_that_fit_and_are_absurd_close_the_connection(
 
 
 def test_a_topic_named_again_and_again_is_refused_soon(hostile: child_process.Service) -> None:
-    creatable = kind(19, 4, "request", "CreatableTopic")
+    creatable = kind(ApiKey.CREATE_TOPICS, 4, "request", "CreatableTopic")
     topic = creatable(name="t", num_partitions=1, replication_factor=1, assignments=(), configs=())
     with unnoticed(hostile, 400 * _MB), Wire(hostile.address) as wire:
         began = worked(hostile)
@@ -249,7 +254,11 @@ def test_a_change_is_finished_when_its_client_has_gone(hostile: child_process.Se
         name = f"abandoned-{number}"
         create(hostile.address, name)
         with Wire(hostile.address) as wire:
-            wire.send(20, 3, request(20, 3, topic_names=(name,), timeout=timedelta(0)))
+            wire.send(
+                ApiKey.DELETE_TOPICS,
+                3,
+                request(ApiKey.DELETE_TOPICS, 3, topic_names=(name,), timeout=timedelta(0)),
+            )
             if number % 2:
                 time.sleep(0.002)
             wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -267,7 +276,7 @@ def delete(admin: AdminClient, topic: str) -> None:
 
 
 def join(group: str, metadata: bytes, member: str = "", count: int = 1) -> bytes:
-    protocol = kind(11, 3, "request", "JoinGroupRequestProtocol")
+    protocol = kind(ApiKey.JOIN_GROUP, 3, "request", "JoinGroupRequestProtocol")
     return request(
         *(11, 3),
         group_id=group,
@@ -285,7 +294,7 @@ def test_members_cannot_fill_the_memory(hostile: child_process.Service) -> None:
         wires = []
         for number in range(40):  # together more than all groups may hold
             wire = stack.enter_context(Wire(hostile.address))
-            wire.send(11, 3, join(f"fat-{number}", bytes(7 * _MB)))
+            wire.send(ApiKey.JOIN_GROUP, 3, join(f"fat-{number}", bytes(7 * _MB)))
             wires.append(wire)
         for wire in wires:
             try:
@@ -304,7 +313,7 @@ def test_a_connection_that_has_ended_holds_nothing(hostile: child_process.Servic
 
 
 def test_ids_that_are_only_given_out_are_counted(hostile: child_process.Service) -> None:
-    protocol = kind(11, 4, "request", "JoinGroupRequestProtocol")
+    protocol = kind(ApiKey.JOIN_GROUP, 4, "request", "JoinGroupRequestProtocol")
     body = request(
         *(11, 4),
         group_id="crowd",
@@ -317,7 +326,7 @@ def test_ids_that_are_only_given_out_are_counted(hostile: child_process.Service)
     codes = []
     with unnoticed(hostile), Wire(hostile.address) as wire:
         for _ in range(1100):
-            wire.send(11, 4, body)
+            wire.send(ApiKey.JOIN_GROUP, 4, body)
             codes.append(struct.unpack_from(">h", wire.receive()[1], 4)[0])
     assert codes == [79] * 1000 + [81] * 100
 
@@ -329,7 +338,7 @@ def test_names_and_protocols_of_groups_are_bounded(
     hostile: child_process.Service, group: str, count: int, code: int
 ) -> None:
     with unnoticed(hostile), Wire(hostile.address) as wire:
-        wire.send(11, 3, join(group, b"", count=count))
+        wire.send(ApiKey.JOIN_GROUP, 3, join(group, b"", count=count))
         assert struct.unpack_from(">h", wire.receive()[1], 4)[0] == code
 
 
@@ -342,8 +351,8 @@ def test_commits_are_bounded(
 ) -> None:
     name = f"commits-{code}"
     create(hostile.address, name)
-    topic = kind(8, 2, "request", "OffsetCommitRequestTopic")
-    partition = kind(8, 2, "request", "OffsetCommitRequestPartition")
+    topic = kind(ApiKey.OFFSET_COMMIT, 2, "request", "OffsetCommitRequestTopic")
+    partition = kind(ApiKey.OFFSET_COMMIT, 2, "request", "OffsetCommitRequestPartition")
     with unnoticed(hostile), Wire(hostile.address) as wire:
         answer = wire.ask(
             *(8, 2),
@@ -379,13 +388,13 @@ def bomb(size: int) -> bytes:
 def test_a_batch_that_swells_does_not_swell_the_broker(hostile: child_process.Service) -> None:
     create(hostile.address, "bomb")
     with unnoticed(hostile, 200 * _MB), Wire(hostile.address) as wire:
-        wire.send(0, 7, produce("bomb", 0, bomb(300 * _MB), acks=-1))
+        wire.send(ApiKey.PRODUCE, 7, produce("bomb", 0, bomb(300 * _MB), acks=-1))
         assert produced(wire.receive()[1], "bomb") == (0, 0)
-        topic = kind(2, 1, "request", "ListOffsetsTopic")
-        partition = kind(2, 1, "request", "ListOffsetsPartition")
+        topic = kind(ApiKey.LIST_OFFSETS, 1, "request", "ListOffsetsTopic")
+        partition = kind(ApiKey.LIST_OFFSETS, 1, "request", "ListOffsetsPartition")
         asked = topic(name="bomb", partitions=(partition(partition_index=0, timestamp=1 << 39),))
         for _ in range(3):
-            answer = wire.ask(2, 1, replica_id=-1, topics=(asked,))
+            answer = wire.ask(ApiKey.LIST_OFFSETS, 1, replica_id=-1, topics=(asked,))
             assert answer.topics[0].partitions[0].offset == 0
 
 
@@ -400,12 +409,14 @@ def test_a_record_that_lies_about_its_place_is_not_believed(hostile: child_proce
     HEADER.pack_into(data, 0, *values)
     struct.pack_into(">I", data, 17, crc32c(data[21:]))
     with unnoticed(hostile), Wire(hostile.address) as wire:
-        wire.send(0, 7, produce("liar", 0, bytes(data), acks=-1))
+        wire.send(ApiKey.PRODUCE, 7, produce("liar", 0, bytes(data), acks=-1))
         assert produced(wire.receive()[1], "liar") == (0, 0)
-        topic = kind(2, 1, "request", "ListOffsetsTopic")
-        partition = kind(2, 1, "request", "ListOffsetsPartition")
+        topic = kind(ApiKey.LIST_OFFSETS, 1, "request", "ListOffsetsTopic")
+        partition = kind(ApiKey.LIST_OFFSETS, 1, "request", "ListOffsetsPartition")
         asked = topic(name="liar", partitions=(partition(partition_index=0, timestamp=5000),))
-        [found] = wire.ask(2, 1, replica_id=-1, topics=(asked,)).topics[0].partitions
+        [found] = (
+            wire.ask(ApiKey.LIST_OFFSETS, 1, replica_id=-1, topics=(asked,)).topics[0].partitions
+        )
         assert (found.offset, found.timestamp) == (0, 1000)
 
 
@@ -415,9 +426,9 @@ def test_acks_all_with_any_timeout_is_answered(hostile: child_process.Service) -
         for timeout in (-1, 0, (1 << 31) - 1):
             body = bytearray(produce("patient", 0, bytes(batch()), acks=-1))
             struct.pack_into(">i", body, 4, timeout)
-            wire.send(0, 7, bytes(body))
+            wire.send(ApiKey.PRODUCE, 7, bytes(body))
             assert produced(wire.receive()[1], "patient")[0] == 0
-        wire.send(1, 11, fetch("patient", 0, 0))
+        wire.send(ApiKey.FETCH, 11, fetch("patient", 0, 0))
         assert fetched(wire.receive()[1])[:2] == (0, 3)
 
 
@@ -431,7 +442,7 @@ def test_a_fetch_that_waits_for_ever_ends_with_its_connection(
         for _ in range(100):
             wire = stack.enter_context(Wire(hostile.address))
             for _ in range(10):
-                wire.send(1, 11, fetch("never", 0, 0, wait_ms=(1 << 31) - 1))
+                wire.send(ApiKey.FETCH, 11, fetch("never", 0, 0, wait_ms=(1 << 31) - 1))
     deadline = time.monotonic() + DEADLINE
     while memory.num_fds() > files + 3 and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -440,7 +451,9 @@ def test_a_fetch_that_waits_for_ever_ends_with_its_connection(
 
 @pytest.mark.parametrize("version", [10, 11, 12])
 def test_a_topic_without_a_name_is_answered(hostile: child_process.Service, version: int) -> None:
-    topic = kind(3, version, "request", "MetadataRequestTopic")(topic_id=None, name=None)
+    topic = kind(ApiKey.METADATA, version, "request", "MetadataRequestTopic")(
+        topic_id=None, name=None
+    )
     more = {"include_cluster_authorized_operations": False} if version == 10 else {}
     with unnoticed(hostile), Wire(hostile.address) as wire:
         answer = wire.ask(

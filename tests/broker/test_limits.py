@@ -17,12 +17,13 @@ import pytest
 from headworks._broker.server import BrokerServer, ServerConfig
 from headworks._broker.server.limits import ClientLimits
 from headworks._broker.server.stall_detector import StallDetector
+from headworks._kafka.protocol.apis import ApiKey
 from tests.broker.build import batch
 from tests.broker.wire import fetch, produce, request
 
 pytestmark = pytest.mark.e2e
 
-LIST = request(16, 0)
+LIST = request(ApiKey.LIST_GROUPS, 0)
 VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
@@ -79,7 +80,7 @@ def test_a_request_that_comes_drop_by_drop_is_dropped(tmp_path: Path) -> None:
             connected(server) as (reader, writer),
             connected(server) as (other, to),
         ):
-            body = framed(0, 7, produce("t", 0, bytes(batch(1, size=50_000))))
+            body = framed(ApiKey.PRODUCE, 7, produce("t", 0, bytes(batch(1, size=50_000))))
             to.write(VERSIONS)
             await receive(other)
             await asyncio.sleep(1.0)  # silent, with nothing begun: that is no stall
@@ -104,7 +105,7 @@ def test_a_slow_request_that_moves_is_served(tmp_path: Path) -> None:
             serving(tmp_path, stall_seconds=0.3, min_bytes_per_second=10) as server,
             connected(server) as (reader, writer),
         ):
-            body = framed(0, 7, produce("t", 0, bytes(batch(1, size=20_000))))
+            body = framed(ApiKey.PRODUCE, 7, produce("t", 0, bytes(batch(1, size=20_000))))
             for at in range(0, len(body), 2_000):
                 writer.write(body[at : at + 2_000])
                 await asyncio.sleep(0.1)
@@ -120,7 +121,9 @@ def test_replies_that_are_not_read_are_held_in_bounds_and_then_dropped(tmp_path:
                 await server.node.topic_changes.create(f"a-topic-{number}", 1, {})
             async with connected(server) as (_, writer):
                 writer.transport.pause_reading()  # type: ignore[attr-defined]
-                every = framed(3, 1, struct.pack(">i", -1))  # all topics: 20 KB of reply each
+                every = framed(
+                    ApiKey.METADATA, 1, struct.pack(">i", -1)
+                )  # all topics: 20 KB of reply each
                 writer.write(every * 3000)
                 most = 0
                 while server.connections:
@@ -138,8 +141,8 @@ def test_replies_behind_one_that_waits_are_held_in_bounds(tmp_path: Path) -> Non
             for number in range(100):
                 await server.node.topic_changes.create(f"a-topic-{number}", 1, {})
             async with connected(server) as (reader, writer):
-                parked = framed(1, 11, fetch("t", 0, 0, wait_ms=1500))
-                every = framed(3, 1, struct.pack(">i", -1))
+                parked = framed(ApiKey.FETCH, 11, fetch("t", 0, 0, wait_ms=1500))
+                every = framed(ApiKey.METADATA, 1, struct.pack(">i", -1))
                 writer.write(parked + every * 2000)
                 await asyncio.sleep(0.7)
                 [connection] = server.connections
@@ -157,7 +160,7 @@ def test_requests_that_wait_are_limited_per_connection(tmp_path: Path) -> None:
             connected(server) as (reader, writer),
             connected(server) as (other, to),
         ):
-            writer.write(framed(1, 11, fetch("t", 0, 0, wait_ms=300)) * 9)
+            writer.write(framed(ApiKey.FETCH, 11, fetch("t", 0, 0, wait_ms=300)) * 9)
             partition = server.node.hosted.partition("t", 0)
             assert partition is not None
             while not partition.readers:
@@ -181,7 +184,7 @@ def test_memory_that_others_hold_without_moving_is_taken_back(tmp_path: Path) ->
             "stall_seconds": 30.0,
         }
         async with serving(tmp_path, **limits) as server:
-            body = framed(0, 7, produce("t", 0, bytes(batch(1, size=size))))
+            body = framed(ApiKey.PRODUCE, 7, produce("t", 0, bytes(batch(1, size=size))))
             async with connected(server) as (idle, hoarder), connected(server) as (reader, writer):
                 hoarder.write(body[:400_000])
                 while server.memory.size - server.memory.available < size - 20_000:
@@ -197,7 +200,7 @@ def test_a_promise_alone_holds_little(tmp_path: Path) -> None:
     async def test() -> None:
         size = 900_000
         async with serving(tmp_path, memory_bytes=4 << 20, stall_seconds=60.0) as server:
-            body = framed(0, 7, produce("t", 0, bytes(batch(1, size=size))))
+            body = framed(ApiKey.PRODUCE, 7, produce("t", 0, bytes(batch(1, size=size))))
             async with AsyncExitStack() as stack:
                 for _ in range(8):
                     _, promising = await stack.enter_async_context(connected(server))
@@ -210,10 +213,10 @@ def test_a_promise_alone_holds_little(tmp_path: Path) -> None:
     run(test)
 
 
-def test_who_has_nothing_to_say_gives_memory_to_those_who_have(tmp_path: Path) -> None:
+def test_idle_connections_release_buffers_for_busy_ones(tmp_path: Path) -> None:
     async def test() -> None:
         async with serving(tmp_path, memory_bytes=4 << 20) as server:
-            body = framed(0, 7, produce("t", 0, bytes(batch(1, size=900_000))))
+            body = framed(ApiKey.PRODUCE, 7, produce("t", 0, bytes(batch(1, size=900_000))))
             async with AsyncExitStack() as stack:
                 clients = []
                 for _ in range(10):
@@ -261,7 +264,9 @@ def test_large_requests_that_are_worked_on_are_accounted_for(tmp_path: Path) -> 
     async def test() -> None:
         async with serving(tmp_path, memory_bytes=1 << 20) as server:
             names = [b"\0\x04name"] * 15_000  # 90 KB, and as objects much more
-            many = framed(15, 0, struct.pack(">i", len(names)) + b"".join(names))
+            many = framed(
+                ApiKey.DESCRIBE_GROUPS, 0, struct.pack(">i", len(names)) + b"".join(names)
+            )
             async with connected(server) as (reader, writer):
                 writer.write(many)
                 assert await closed(reader)
@@ -275,8 +280,10 @@ def test_what_was_taken_of_the_memory_is_given_back(tmp_path: Path) -> None:
     async def test() -> None:
         async with serving(tmp_path) as server:
             names = [b"\0\x04name"] * 15_000
-            many = framed(15, 0, struct.pack(">i", len(names)) + b"".join(names))
-            large = framed(0, 7, produce("t", 0, bytes(batch(1, size=900_000))))
+            many = framed(
+                ApiKey.DESCRIBE_GROUPS, 0, struct.pack(">i", len(names)) + b"".join(names)
+            )
+            large = framed(ApiKey.PRODUCE, 7, produce("t", 0, bytes(batch(1, size=900_000))))
             async with connected(server) as (reader, writer):
                 for _ in range(3):
                     writer.write(many + large)
@@ -295,11 +302,13 @@ def test_what_was_taken_of_the_memory_is_given_back(tmp_path: Path) -> None:
 def test_a_reply_of_many_megabytes_goes_in_turns_and_comes_whole(tmp_path: Path) -> None:
     async def test() -> None:
         async with serving(tmp_path) as server, connected(server) as (reader, writer):
-            large = framed(0, 7, produce("t", 0, bytes(batch(1, size=1_000_000)), acks=-1))
+            large = framed(
+                ApiKey.PRODUCE, 7, produce("t", 0, bytes(batch(1, size=1_000_000)), acks=-1)
+            )
             for _ in range(40):
                 writer.write(large)
                 await receive(reader)
-            all_of_it = framed(1, 11, fetch("t", 0, 0, wait_ms=5000, max_bytes=1 << 30))
+            all_of_it = framed(ApiKey.FETCH, 11, fetch("t", 0, 0, wait_ms=5000, max_bytes=1 << 30))
             writer.write(all_of_it)
             assert len(await receive(reader)) > 39_000_000
 

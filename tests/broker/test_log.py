@@ -113,16 +113,17 @@ def test_consumers_see_only_what_is_flushed(tmp_path: Path) -> None:
     log = opened(tmp_path)
     append(log, batch(3))
     assert (log.log_end_offset, log.high_watermark) == (3, 0)
-    assert log.read(0, 1000).size == 0
+    for offset in range(4):
+        assert log.read(offset, 1000).size == 0
     with pytest.raises(OffsetOutOfRangeError):
-        log.read(1, 1000)
+        log.read(4, 1000)
     flush(log)
     assert log.high_watermark == 3
     assert log.read(0, 1000).size > 0
     log.close()
 
 
-def test_or_what_is_written_if_the_config_says_so(tmp_path: Path) -> None:
+def test_consumers_see_unflushed_records_if_the_config_allows_it(tmp_path: Path) -> None:
     log = opened(tmp_path, LogConfig(show_unflushed=True))
     append(log, batch(3))
     assert (log.flushed_offset, log.high_watermark) == (0, 3)
@@ -221,7 +222,7 @@ def test_search_by_time_goes_on_after_a_batch_of_which_only_early_records_are_le
         log.close()
 
 
-def test_the_latest_timestamp_is_that_of_what_is_there_and_visible(tmp_path: Path) -> None:
+def test_the_latest_timestamp_is_that_of_visible_records(tmp_path: Path) -> None:
     log = opened(tmp_path, LogConfig())
     for timestamp in (9000, 1000, *range(2000, 2500), 8000):
         append(log, batch(2, timestamp=timestamp))
@@ -324,6 +325,28 @@ def test_a_header_damaged_in_the_middle_is_said_and_never_stepped_over(tmp_path:
         again.close()
         data[victim.position + at] ^= 0x44
         path.write_bytes(data)
+
+
+@pytest.mark.parametrize("number", [0, 7, 9])
+def test_a_wrong_base_offset_is_never_served(tmp_path: Path, number: int) -> None:
+    log = filled(tmp_path, 600, LARGE)
+    before = read_all(log)
+    log.close()
+    [path, _, *_] = sorted(tmp_path.glob("*.log"))
+    victim = before[number]
+    data = bytearray(path.read_bytes())
+    data[victim.position + 6] ^= 2  # 512 later
+    path.write_bytes(data)
+    again = opened(tmp_path, LARGE)
+    for offset in (0, victim.base_offset):
+        while offset < victim.base_offset:
+            found = read(again.read(offset, 1 << 20))
+            assert found == [b for b in before if offset <= b.base_offset <= found[-1].last_offset]
+            offset = found[-1].last_offset + 1
+        with pytest.raises(CorruptError, match=f"byte {victim.position} has offset"):
+            again.read(offset, 1 << 20)
+    assert read(again.read(before[-1].base_offset, 1))[0].base_offset == before[-1].base_offset
+    again.close()
 
 
 def test_a_failed_write_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ import ast
 import base64
 import json
 import re
+import socket
+import struct
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,13 @@ from typing import Any
 import pytest
 import urllib3
 
+from headworks._kafka.protocol.apis import ApiKey
 from headworks._server import child_process
 from tests.broker.build import batch
 from tests.broker.clients import eventually
 from tests.broker.conftest import start_broker
 from tests.broker.secure import PASSWORDS, Files
-from tests.broker.wire import Wire, fetch, fetched, produce, produced
+from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced, request
 
 pytestmark = pytest.mark.e2e
 
@@ -31,7 +34,7 @@ def records(process: child_process.Service) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole]
 
 
-def test_every_log_record_says_what_it_is_about() -> None:
+def test_every_log_record_has_its_subject_as_extra() -> None:
     bare = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in sorted((ROOT / "broker").rglob("*.py"))
@@ -46,18 +49,20 @@ def test_every_log_record_says_what_it_is_about() -> None:
     assert not bare
 
 
-def test_json_logs_are_one_object_a_line_with_what_they_are_about(tmp_path: Path) -> None:
+def test_json_logs_are_one_object_per_line_with_the_extra_fields(tmp_path: Path) -> None:
     files = Files.make(tmp_path / "files")
     options = ["--log-format", "json", *files.user_options]
     with start_broker(tmp_path / "data", *options) as process:
         with Wire(process.address) as wire:
-            wire.ask(17, 1, mechanism="PLAIN")
-            wire.ask(36, 1, auth_bytes=b"\0alice\0" + PASSWORDS["alice"].encode())
+            wire.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
+            wire.ask(
+                ApiKey.SASL_AUTHENTICATE, 1, auth_bytes=b"\0alice\0" + PASSWORDS["alice"].encode()
+            )
             wire.socket.sendall(b"\0\0\0\x01")
             assert wire.closed()
         with Wire(process.address) as wire:
-            wire.ask(17, 1, mechanism="PLAIN")
-            wire.ask(36, 1, auth_bytes=b"\0bob\0wrong")
+            wire.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
+            wire.ask(ApiKey.SASL_AUTHENTICATE, 1, auth_bytes=b"\0bob\0wrong")
         eventually(lambda: len(records(process)) == 3)
         came, malformed, failed = records(process)
     assert came["principal"] == "alice"
@@ -71,6 +76,39 @@ def test_json_logs_are_one_object_a_line_with_what_they_are_about(tmp_path: Path
     assert malformed["principal"] == "alice"
     assert "a request of 1 bytes" in malformed["message"]
     assert (failed["kind"], failed["principal"]) == ("login", "bob")
+
+
+def test_a_client_that_leaves_in_the_middle_is_no_warning(tmp_path: Path) -> None:
+    with start_broker(tmp_path, "--log-format", "json") as process:
+        for _ in range(3):
+            with Wire(process.address) as wire:
+                host, port = wire.socket.getsockname()
+                reset_at_close = struct.pack("ii", 1, 0)
+                wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset_at_close)
+                wire.send(
+                    ApiKey.METADATA,
+                    4,
+                    request(ApiKey.METADATA, 4, topics=None, allow_auto_topic_creation=False),
+                )
+        eventually(lambda: f"{host}:{port}" in process.words())
+        eventually(lambda: len(records(process)) == 3)
+        assert {(line["level"], line["kind"]) for line in records(process)} == {("INFO", "network")}
+
+
+def test_an_operator_learns_who_created_a_topic_by_use(tmp_path: Path) -> None:
+    with start_broker(tmp_path, "--log-format", "json") as process:
+        asked = kind(ApiKey.METADATA, 4, "request", "MetadataRequestTopic")(name="typo")
+        with Wire(process.address) as wire:
+            for _ in range(2):
+                wire.ask(ApiKey.METADATA, 4, topics=(asked,), allow_auto_topic_creation=True)
+            host, port = wire.socket.getsockname()
+            peer = f"{host}:{port}"
+        eventually(lambda: len(records(process)) >= 1)
+        [created] = records(process)
+    assert (created["topic"], created["peer"], created["level"]) == ("typo", peer, "INFO")
+    assert "created topic typo with 4 partitions" in created["message"]
+    assert "client id 'wire'" in created["message"]
+    assert "--no-auto-create" in created["message"]
 
 
 def test_the_level_is_obeyed_and_a_wrong_one_refused(tmp_path: Path) -> None:
@@ -110,16 +148,16 @@ def test_what_an_operator_counts(tmp_path: Path) -> None:
     with start_broker(tmp_path, "--metrics", "127.0.0.1:0") as process:
         data = bytes(batch(10, size=100))
         with Wire(process.address) as wire:
-            wire.ask(19, 7, **ASKED[19]("counted", "g")[1])
+            wire.ask(ApiKey.CREATE_TOPICS, 7, **ASKED[19]("counted", "g")[1])
             for _ in range(5):
-                wire.send(0, 7, produce("counted", 0, data, acks=-1))
+                wire.send(ApiKey.PRODUCE, 7, produce("counted", 0, data, acks=-1))
                 assert produced(wire.receive()[1], "counted")[0] == 0
-            wire.send(0, 7, produce("counted", 0, data[:-1] + b"!", acks=-1))
+            wire.send(ApiKey.PRODUCE, 7, produce("counted", 0, data[:-1] + b"!", acks=-1))
             wire.receive()
-            wire.send(1, 11, fetch("counted", 0, 0, max_bytes=1 << 20))
+            wire.send(ApiKey.FETCH, 11, fetch("counted", 0, 0, max_bytes=1 << 20))
             assert fetched(wire.receive()[1])[1] == 50
-            wire.ask(8, 7, **ASKED[8]("counted", "readers")[1])
-            wire.ask(12, 2, **ASKED[12]("counted", "nobody")[1])
+            wire.ask(ApiKey.OFFSET_COMMIT, 7, **ASKED[8]("counted", "readers")[1])
+            wire.ask(ApiKey.HEARTBEAT, 2, **ASKED[12]("counted", "nobody")[1])
             text = page(process).data.decode()
     assert sample(text, "broker_topic_received_bytes_total", topic="counted") == 5 * len(data)
     assert sample(text, "broker_topic_sent_bytes_total", topic="counted") == 5 * len(data)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from headworks._broker.server import BrokerServer, ServerConfig
-from headworks._broker.server.limits import ClientLimits
+from headworks._broker.server.limits import ClientLimits, MemoryPool
+from headworks._broker.server.receive_buffer import ReceiveBuffer
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE
 from tests.broker.wire import produce, produced
@@ -60,3 +61,15 @@ def test_requests_that_do_not_fit_wait_for_the_others(tmp_path: Path) -> None:
             await server.stop()
 
     asyncio.run(run())
+
+
+@pytest.mark.unit
+def test_a_machine_with_less_memory_than_the_pool_makes_a_request_wait() -> None:
+    pool = MemoryPool(1 << 62)
+    assert pool.try_allocate(3 << 60)
+    buffer = ReceiveBuffer(pool, 0.0)
+    assert not buffer.make_room(0.0, expected=1 << 59)
+    assert (pool.available, pool.exhausted) == (1 << 60, True)
+    assert buffer.make_room(0.0, expected=100_000)
+    buffer.close()
+    assert pool.available == 1 << 60

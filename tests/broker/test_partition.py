@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -22,11 +22,13 @@ LATER: dict[str, str] = {"flush.ms": "60000"}
 
 @asynccontextmanager
 async def serving(
-    folder: Path, configs: Mapping[str, str] = LATER
+    folder: Path,
+    configs: Mapping[str, str] = LATER,
+    took: Callable[[float], None] = lambda _seconds: None,
 ) -> AsyncIterator[HostedPartition]:
     config = resolve_config(configs, {})
     log, _ = open_log(folder, config.log)
-    flusher = Flusher(asyncio.get_running_loop())
+    flusher = Flusher(asyncio.get_running_loop(), took)
     partition = HostedPartition("t", 0, log, config, flusher)
     try:
         yield partition
@@ -95,6 +97,39 @@ def test_a_waiting_reader_brings_the_flush_forward(tmp_path: Path, first: str) -
     asyncio.run(run())
 
 
+def test_one_flush_serves_all_who_ask_where_the_log_ends(tmp_path: Path) -> None:
+    async def run() -> None:
+        flushes: list[float] = []
+        async with serving(tmp_path, took=flushes.append) as partition:
+            await partition.wait_until_exposed()
+            assert flushes == [], "there is nothing to flush"
+            append(partition)
+            append(partition)
+            async with asyncio.timeout(DEADLINE):
+                await asyncio.gather(*(partition.wait_until_exposed() for _ in range(50)))
+            assert partition.log.high_watermark == 2
+            assert len(flushes) == 1
+
+    asyncio.run(run())
+
+
+def test_an_end_is_not_answered_while_earlier_records_cannot_be_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    async def run() -> None:
+        async with serving(tmp_path) as partition:
+            append(partition)
+            monkeypatch.setattr("headworks._broker.log.segment.os.fdatasync", broken)
+            for _ in range(2):  # while it fails, and after it has failed
+                with pytest.raises(StorageFailureError, match="Input/output"):
+                    await partition.wait_until_exposed()
+
+    asyncio.run(run())
+
+
 def test_a_failed_flush_ends_the_partition_and_tells_everybody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +173,7 @@ def test_a_failed_flush_while_rolling_ends_it_too(
     asyncio.run(run())
 
 
-def test_a_failed_flush_in_retention_ends_it_and_what_has_ended_keeps_what_it_has(
+def test_a_failed_flush_in_retention_expires_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: int) -> None:

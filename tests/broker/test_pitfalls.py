@@ -18,7 +18,7 @@ import pytest
 
 from headworks._kafka.protocol import APIS, ErrorCode
 from headworks._kafka.protocol.apis import SASL_APIS, ApiKey
-from headworks._kafka.protocol.message_reader import shape_of
+from headworks._kafka.protocol.message_reader import fields_of
 from headworks._kafka.records import check_batch
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE
@@ -31,34 +31,42 @@ HERE = Path(__file__).parent
 # key: (lowest, highest) version that must be advertised
 SERVED = {
     # produce, consume, groups, idempotence
-    18: (0, 3),
-    3: (0, 12),
-    0: (0, 9),
-    1: (4, 12),
-    2: (1, 7),
-    22: (0, 4),
-    10: (0, 4),
-    11: (0, 9),
-    14: (0, 5),
-    12: (0, 4),
-    13: (0, 5),
-    8: (2, 8),
-    9: (1, 8),
-    19: (0, 7),
-    20: (0, 5),
-    32: (0, 4),
-    15: (0, 5),
-    16: (0, 4),
+    ApiKey.API_VERSIONS: (0, 3),
+    ApiKey.METADATA: (0, 13),
+    ApiKey.PRODUCE: (0, 13),
+    ApiKey.FETCH: (4, 18),
+    ApiKey.LIST_OFFSETS: (1, 11),
+    ApiKey.INIT_PRODUCER_ID: (0, 4),
+    ApiKey.FIND_COORDINATOR: (0, 4),
+    ApiKey.JOIN_GROUP: (0, 9),
+    ApiKey.SYNC_GROUP: (0, 5),
+    ApiKey.HEARTBEAT: (0, 4),
+    ApiKey.LEAVE_GROUP: (0, 5),
+    ApiKey.OFFSET_COMMIT: (2, 10),
+    ApiKey.OFFSET_FETCH: (1, 10),
+    ApiKey.CREATE_TOPICS: (0, 7),
+    ApiKey.DELETE_TOPICS: (0, 6),
+    ApiKey.DESCRIBE_CONFIGS: (0, 4),
+    ApiKey.DESCRIBE_GROUPS: (0, 6),
+    ApiKey.LIST_GROUPS: (0, 5),
+    # groups that the broker assigns
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
     # administration, better failure behaviour
-    37: (0, 3),
-    44: (0, 1),
-    33: (0, 2),
-    21: (0, 2),
-    42: (0, 2),
-    47: (0, 0),
-    23: (2, 4),
-    60: (0, 1),
-    35: (1, 4),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.ALTER_CONFIGS: (0, 2),
+    ApiKey.DELETE_RECORDS: (0, 2),
+    ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.OFFSET_DELETE: (0, 0),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    ApiKey.DESCRIBE_CLUSTER: (0, 1),
+    ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
+    # what user interfaces ask for
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
+    ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }
 
 PITFALLS = {
@@ -86,7 +94,7 @@ PITFALLS = {
     ),
     "5 replies keep the order of requests": (
         "test_wire.py::test_many_requests_in_one_piece_are_answered_in_order",
-        "test_wire.py::test_a_parked_fetch_holds_back_what_was_asked_after_it",
+        "test_wire.py::test_a_parked_fetch_delays_later_replies_of_its_connection",
     ),
     "6 the first batch comes however small the limit": (
         "test_wire.py::test_the_first_batch_comes_whole_however_little_is_asked",
@@ -96,7 +104,7 @@ PITFALLS = {
     "8 placement lies outside the CRC, append time inside": (
         "../headworks/kafka/test_records.py::test_placement_lies_outside_the_crc",
         "../headworks/kafka/test_records.py::test_append_time_changes_what_readers_see_and_keeps_the_crc_true",
-        "test_wire.py::test_what_is_stored_is_what_came_but_for_its_place",
+        "test_wire.py::test_stored_batches_equal_sent_batches_except_for_their_offsets",
         "test_admin_clients.py::test_a_topics_message_limit_and_append_time_are_obeyed",
     ),
     "9 offsets advance by the last delta, and batches may be empty": (
@@ -117,7 +125,7 @@ PITFALLS = {
     ),
     "12 what cannot be kept is refused by name, never ignored": (
         "test_wire.py::test_a_batch_that_is_wrong_is_refused_by_name",
-        "test_wire.py::test_acks_that_do_not_exist_and_transactions_are_refused",
+        "test_wire.py::test_acks_that_do_not_exist_are_refused",
     ),
     "13 groups: ids first, delays, time-outs, leavers, strangers' commits": (
         "test_groups.py::test_a_new_member_comes_back_with_the_id_it_is_given",
@@ -130,7 +138,7 @@ PITFALLS = {
         "test_group_clients.py::test_a_member_that_dies_is_replaced_after_its_session",
     ),
     "14 clients are told an address that they reach": (
-        "test_pitfalls.py::test_clients_are_told_the_address_they_came_to",
+        "test_pitfalls.py::test_clients_get_the_address_that_they_connected_to",
         "test_durability.py::test_addresses_that_it_does_not_listen_on",
     ),
     "15 an unknown topic is an error, and made only if that is asked for": (
@@ -156,7 +164,7 @@ PITFALLS = {
 
 
 @pytest.mark.parametrize("key", SERVED)
-def test_what_clients_ask_for_is_served(key: int) -> None:
+def test_what_clients_ask_for_is_served(key: ApiKey) -> None:
     assert (APIS[key].minimum, APIS[key].maximum) == SERVED[key]
 
 
@@ -183,12 +191,12 @@ def smallest(message: Any) -> dict[str, Any]:
         "uuid": None,
     }
     return {
-        shape.name: ()
-        if shape.array
-        else shape.nested(**smallest(shape.nested))
-        if shape.nested is not None
-        else nothing.get(shape.kind, 0)
-        for shape in shape_of(message)
+        field.name: ()
+        if field.array
+        else field.nested(**smallest(field.nested))
+        if field.nested is not None
+        else nothing.get(field.kind, 0)
+        for field in fields_of(message)
     }
 
 
@@ -214,7 +222,7 @@ def test_every_advertised_version_is_answered_in_its_own_layout(
         fields["acks"] = 1  # or there is no answer
     with Wire(address) as wire:
         answer = wire.ask(key, version, **fields)
-        assert wire.ask(18, 0).error_code == 0, "the connection goes on"
+        assert wire.ask(ApiKey.API_VERSIONS, 0).error_code == 0, "the connection goes on"
     assert getattr(answer, "throttle_time", timedelta()) == timedelta()
 
 
@@ -223,9 +231,9 @@ def test_the_leader_epoch_is_the_same_everywhere(address: str, topic: str) -> No
         return kind(key, version, "request", part)(**fields)
 
     with Wire(address) as wire:
-        wire.send(0, 7, produce(topic, 0, bytes(batch(2)), acks=-1))
+        wire.send(ApiKey.PRODUCE, 7, produce(topic, 0, bytes(batch(2)), acks=-1))
         assert produced(wire.receive()[1], topic)[0] == 0
-        wire.send(1, 11, fetch(topic, 0, 0))
+        wire.send(ApiKey.FETCH, 11, fetch(topic, 0, 0))
         found = {check_batch(fetched(wire.receive()[1])[2]).leader_epoch}
         name = one(3, 9, "MetadataRequestTopic", name=topic)
         told = wire.ask(
@@ -238,13 +246,13 @@ def test_the_leader_epoch_is_the_same_everywhere(address: str, topic: str) -> No
             2, 4, "ListOffsetsPartition", partition_index=0, current_leader_epoch=0, timestamp=-1
         )
         asked = one(2, 4, "ListOffsetsTopic", name=topic, partitions=(part,))
-        told = wire.ask(2, 4, replica_id=-1, isolation_level=0, topics=(asked,))
+        told = wire.ask(ApiKey.LIST_OFFSETS, 4, replica_id=-1, isolation_level=0, topics=(asked,))
         found.add(told.topics[0].partitions[0].leader_epoch)
         part = one(
             23, 4, "OffsetForLeaderPartition", partition=0, current_leader_epoch=0, leader_epoch=0
         )
         asked = one(23, 4, "OffsetForLeaderTopic", topic=topic, partitions=(part,))
-        told = wire.ask(23, 4, replica_id=-1, topics=(asked,))
+        told = wire.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, replica_id=-1, topics=(asked,))
         found.add(told.topics[0].partitions[0].leader_epoch)
     assert found == {0}
 
@@ -266,13 +274,13 @@ def test_the_oldest_join_rebalances_within_its_session(address: str, new_name: A
         + struct.pack(">i", 0)
     )
     with Wire(address) as wire:
-        wire.send(11, 0, body)
+        wire.send(ApiKey.JOIN_GROUP, 0, body)
         error, generation = struct.unpack_from(">hi", wire.receive()[1])
         assert (error, generation) == (ErrorCode.NONE, 1)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
-def test_clients_are_told_the_address_they_came_to(tmp_path: Path, host: str) -> None:
+def test_clients_get_the_address_that_they_connected_to(tmp_path: Path, host: str) -> None:
     from confluent_kafka.admin import AdminClient
 
     from headworks._server import child_process

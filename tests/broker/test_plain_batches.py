@@ -40,7 +40,7 @@ def accepted(data: bytearray) -> bool:
     st.sampled_from([(-1, -1, -1), (7, 0, 0)]),
     st.booleans(),
 )
-def test_plain_is_what_the_full_check_takes_of_no_producer(
+def test_plain_batches_are_those_that_the_full_check_accepts(
     count: int, changes: list[tuple[int, int]], producer: tuple[int, int, int], mend: bool
 ) -> None:
     data = batch(count, producer=producer)

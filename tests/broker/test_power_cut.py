@@ -12,6 +12,7 @@ import pytest
 from headworks._broker.coordination import LocalCoordination
 from headworks._broker.log import LogConfig, PartitionLog, open_log
 from headworks._broker.topics import Flusher, HostedTopics, TopicChanges
+from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.records import check_batch
 from tests.broker.build import batch
 from tests.broker.conftest import start_broker
@@ -211,19 +212,20 @@ def test_folders_of_topics_have_their_names_on_disk_and_lose_them_there(
 @pytest.mark.e2e
 def test_the_end_that_clients_are_told_is_what_is_on_disk(tmp_path: Path) -> None:
     topic, partition = (
-        kind(2, 1, "request", name) for name in ("ListOffsetsTopic", "ListOffsetsPartition")
+        kind(ApiKey.LIST_OFFSETS, 1, "request", name)
+        for name in ("ListOffsetsTopic", "ListOffsetsPartition")
     )
     latest = topic(name="t", partitions=(partition(partition_index=0, timestamp=-1),))
     with (
         start_broker(tmp_path, "--flush-ms", "60000", "--default-partitions", "1") as process,
         Wire(process.address) as wire,
     ):
-        wire.send(3, 4, b"\0\0\0\1\0\1t\1")  # creates it
+        wire.send(ApiKey.METADATA, 4, b"\0\0\0\1\0\1t\1")  # creates it
         wire.receive()
-        for acks, end in ((1, 0), (-1, 6)):
-            wire.send(0, 7, produce("t", 0, bytes(batch(3)), acks=acks))
+        for acks, end in ((1, 3), (-1, 6)):
+            wire.send(ApiKey.PRODUCE, 7, produce("t", 0, bytes(batch(3)), acks=acks))
             assert produced(wire.receive()[1], "t")[0] == 0
-            answer = wire.ask(2, 1, replica_id=-1, topics=(latest,))
+            answer = wire.ask(ApiKey.LIST_OFFSETS, 1, replica_id=-1, topics=(latest,))
             assert answer.topics[0].partitions[0].offset == end
 
 

@@ -11,6 +11,7 @@ import pytest
 from headworks._broker.handlers.record_validation import BatchToValidate, is_large, validate_batches
 from headworks._broker.topics import TopicConfig
 from headworks._broker.topics.config import resolve_config
+from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.records import Codec, Record, check_batch, encode_batch
 from tests.broker.test_limits import connected, framed, receive, run, serving
 from tests.broker.wire import produce, produced
@@ -53,7 +54,7 @@ def test_what_the_parts_of_a_request_become_is_bounded_together() -> None:
     assert not validate_batches(one, buffer, None).refusals
 
 
-def test_large_is_what_would_keep_the_loop() -> None:
+def test_large_requests_are_those_above_the_bound() -> None:
     config = resolve_config(COMPACTED, {})
     buffer = bytearray()
     assert not is_large([asked(0, config, buffer, packed(MB, 2000))])
@@ -74,8 +75,8 @@ def test_a_large_request_is_looked_at_beside_and_stays_in_order(tmp_path: Path) 
             async with connected(server) as (reader, writer), connected(server) as (other, to):
                 async with server.node.validation_lock:  # whatever that takes: here until this ends
                     for data in (large, small, large, small):
-                        writer.write(framed(0, 7, produce("large", 0, data)))
-                    to.write(framed(0, 7, produce("other", 0, small)))
+                        writer.write(framed(ApiKey.PRODUCE, 7, produce("large", 0, data)))
+                    to.write(framed(ApiKey.PRODUCE, 7, produce("other", 0, small)))
                     assert produced((await receive(other))[4:], "other") == (0, 0)
                     assert log.log_end_offset == 0
                 answers = [(await receive(reader))[4:] for _ in range(4)]
@@ -83,3 +84,10 @@ def test_a_large_request_is_looked_at_beside_and_stays_in_order(tmp_path: Path) 
                 assert found == [(0, 0), (0, 50_000), (0, 50_001), (0, 100_001)]
 
     run(test)
+
+
+def test_a_large_batch_that_gets_another_codec_is_large_even_if_it_is_not_packed() -> None:
+    data = encode_batch([Record(0, 1000, b"k", bytes(MB), ())])
+    for codec, large in (("zstd", True), ("uncompressed", False), ("producer", False)):
+        config = resolve_config({"compression.type": codec}, {})
+        assert is_large([asked(0, config, bytearray(), data)]) is large

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unit
 _log = logging.getLogger(__name__)
 
 
-def test_an_outage_is_told_three_times_and_not_each_time(
+def test_an_outage_is_logged_three_times(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = 0.0
@@ -33,3 +33,20 @@ def test_an_outage_is_told_three_times_and_not_each_time(
         "the thing: over after 99.0 s; it failed 100 times",
     ]
     assert {record.__dict__["topic"] for record in caplog.records} == {"t"}
+
+
+def test_an_intermittent_failure_is_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = 0.0
+    outage = RepeatedFailure(_log, "the thing", clock=lambda: now)
+    for second in range(0, 90, 3):
+        now = float(second)
+        outage.failed(OSError("full"), {})
+        assert outage.ongoing
+        now += 1
+        outage.recovered({})
+        assert not outage.ongoing
+    assert (
+        caplog.messages == ["the thing: full", "the thing: over after 1.0 s; it failed 1 times"] * 2
+    )

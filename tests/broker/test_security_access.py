@@ -37,14 +37,15 @@ prefix = "shop."
 """
 TOPIC, GROUP = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED
 CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+TRANSACTION = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 SECOND = timedelta(seconds=1)
 
 
 def log_in(address: str, user: str) -> Wire:
     wire = Wire(address)
-    assert wire.ask(17, 1, mechanism="PLAIN").error_code == 0
+    assert wire.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN").error_code == 0
     token = f"\0{user}\0{PASSWORDS[user]}".encode()
-    assert wire.ask(36, 2, auth_bytes=token).error_code == 0
+    assert wire.ask(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=token).error_code == 0
     return wire
 
 
@@ -63,7 +64,9 @@ def guarded(
     with start_broker(tmp_path_factory.mktemp("data"), *options) as process:
         with log_in(process.address, "alice") as wire:
             for topic in ("shop.sales", "bank.payments"):
-                created = wire.ask(19, 7, **ASKED[19](topic, "g")[1])
+                created = wire.ask(
+                    ApiKey.CREATE_TOPICS, 7, **ASKED[ApiKey.CREATE_TOPICS](topic, "g")[1]
+                )
                 assert codes(created) == [0]
         yield process
 
@@ -74,7 +77,7 @@ def of(api: int, version: int, entity: str, /, **fields: Any) -> Any:
 
 
 ASKED: dict[int, Any] = {
-    2: lambda t, g: (
+    ApiKey.LIST_OFFSETS: lambda t, g: (
         5,
         {
             "replica_id": -1,
@@ -95,14 +98,14 @@ ASKED: dict[int, Any] = {
             ),
         },
     ),
-    3: lambda t, g: (
+    ApiKey.METADATA: lambda t, g: (
         5,
         {
-            "topics": (of(3, 5, "MetadataRequestTopic", name=t),),
+            "topics": (of(ApiKey.METADATA, 5, "MetadataRequestTopic", name=t),),
             "allow_auto_topic_creation": False,
         },
     ),
-    8: lambda t, g: (
+    ApiKey.OFFSET_COMMIT: lambda t, g: (
         7,
         {
             "group_id": g,
@@ -126,15 +129,23 @@ ASKED: dict[int, Any] = {
             ),
         },
     ),
-    9: lambda t, g: (
+    ApiKey.OFFSET_FETCH: lambda t, g: (
         5,
         {
             "group_id": g,
-            "topics": (of(9, 5, "OffsetFetchRequestTopic", name=t, partition_indexes=(0,)),),
+            "topics": (
+                of(
+                    ApiKey.OFFSET_FETCH,
+                    5,
+                    "OffsetFetchRequestTopic",
+                    name=t,
+                    partition_indexes=(0,),
+                ),
+            ),
         },
     ),
-    10: lambda t, g: (2, {"key": g, "key_type": 0}),
-    11: lambda t, g: (
+    ApiKey.FIND_COORDINATOR: lambda t, g: (2, {"key": g, "key_type": 0}),
+    ApiKey.JOIN_GROUP: lambda t, g: (
         2,
         {
             "group_id": g,
@@ -142,17 +153,19 @@ ASKED: dict[int, Any] = {
             "rebalance_timeout": SECOND,
             "member_id": "",
             "protocol_type": "consumer",
-            "protocols": (of(11, 2, "JoinGroupRequestProtocol", name="x", metadata=b""),),
+            "protocols": (
+                of(ApiKey.JOIN_GROUP, 2, "JoinGroupRequestProtocol", name="x", metadata=b""),
+            ),
         },
     ),
-    12: lambda t, g: (2, {"group_id": g, "generation_id": 1, "member_id": "m"}),
-    13: lambda t, g: (2, {"group_id": g, "member_id": "m"}),
-    14: lambda t, g: (
+    ApiKey.HEARTBEAT: lambda t, g: (2, {"group_id": g, "generation_id": 1, "member_id": "m"}),
+    ApiKey.LEAVE_GROUP: lambda t, g: (2, {"group_id": g, "member_id": "m"}),
+    ApiKey.SYNC_GROUP: lambda t, g: (
         2,
         {"group_id": g, "generation_id": 1, "member_id": "m", "assignments": ()},
     ),
-    15: lambda t, g: (0, {"groups": (g,)}),
-    19: lambda t, g: (
+    ApiKey.DESCRIBE_GROUPS: lambda t, g: (0, {"groups": (g,)}),
+    ApiKey.CREATE_TOPICS: lambda t, g: (
         7,
         {
             "topics": (
@@ -169,22 +182,33 @@ ASKED: dict[int, Any] = {
             "validate_only": False,
         },
     ),
-    20: lambda t, g: (5, {"topic_names": (t,), "timeout": SECOND}),
-    21: lambda t, g: (
+    ApiKey.DELETE_TOPICS: lambda t, g: (5, {"topic_names": (t,), "timeout": SECOND}),
+    ApiKey.DELETE_RECORDS: lambda t, g: (
         0,
         {
             "topics": (
                 of(
                     *(21, 0, "DeleteRecordsTopic"),
                     name=t,
-                    partitions=(of(21, 0, "DeleteRecordsPartition", partition_index=0, offset=0),),
+                    partitions=(
+                        of(
+                            ApiKey.DELETE_RECORDS,
+                            0,
+                            "DeleteRecordsPartition",
+                            partition_index=0,
+                            offset=0,
+                        ),
+                    ),
                 ),
             ),
             "timeout": SECOND,
         },
     ),
-    22: lambda t, g: (1, {"transactional_id": None, "transaction_timeout": SECOND}),
-    23: lambda t, g: (
+    ApiKey.INIT_PRODUCER_ID: lambda t, g: (
+        1,
+        {"transactional_id": None, "transaction_timeout": SECOND},
+    ),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda t, g: (
         2,
         {
             "topics": (
@@ -203,7 +227,64 @@ ASKED: dict[int, Any] = {
             ),
         },
     ),
-    32: lambda t, g: (
+    ApiKey.ADD_PARTITIONS_TO_TXN: lambda t, g: (
+        3,
+        {
+            "v3_and_below_transactional_id": "tx",
+            "v3_and_below_producer_id": 1,
+            "v3_and_below_producer_epoch": 0,
+            "v3_and_below_topics": (
+                of(
+                    ApiKey.ADD_PARTITIONS_TO_TXN,
+                    3,
+                    "AddPartitionsToTxnTopic",
+                    name=t,
+                    partitions=(0,),
+                ),
+            ),
+        },
+    ),
+    ApiKey.ADD_OFFSETS_TO_TXN: lambda t, g: (
+        3,
+        {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0, "group_id": g},
+    ),
+    ApiKey.END_TXN: lambda t, g: (
+        3,
+        {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0, "committed": True},
+    ),
+    ApiKey.TXN_OFFSET_COMMIT: lambda t, g: (
+        2,
+        {
+            "transactional_id": "tx",
+            "group_id": g,
+            "producer_id": 1,
+            "producer_epoch": 0,
+            "topics": (
+                of(
+                    *(ApiKey.TXN_OFFSET_COMMIT, 2, "TxnOffsetCommitRequestTopic"),
+                    name=t,
+                    partitions=(
+                        of(
+                            *(ApiKey.TXN_OFFSET_COMMIT, 2, "TxnOffsetCommitRequestPartition"),
+                            partition_index=0,
+                            committed_offset=0,
+                            committed_leader_epoch=-1,
+                            committed_metadata="",
+                        ),
+                    ),
+                ),
+            ),
+        },
+    ),
+    ApiKey.DESCRIBE_PRODUCERS: lambda t, g: (
+        0,
+        {
+            "topics": (
+                of(ApiKey.DESCRIBE_PRODUCERS, 0, "TopicRequest", name=t, partition_indexes=(0,)),
+            )
+        },
+    ),
+    ApiKey.DESCRIBE_CONFIGS: lambda t, g: (
         1,
         {
             "resources": (
@@ -217,7 +298,7 @@ ASKED: dict[int, Any] = {
             "include_synonyms": False,
         },
     ),
-    33: lambda t, g: (
+    ApiKey.ALTER_CONFIGS: lambda t, g: (
         0,
         {
             "resources": (
@@ -231,17 +312,26 @@ ASKED: dict[int, Any] = {
             "validate_only": False,
         },
     ),
-    35: lambda t, g: (4, {"topics": None}),
-    37: lambda t, g: (
+    ApiKey.DESCRIBE_LOG_DIRS: lambda t, g: (4, {"topics": None}),
+    ApiKey.CREATE_PARTITIONS: lambda t, g: (
         0,
         {
-            "topics": (of(37, 0, "CreatePartitionsTopic", name=t, count=2, assignments=None),),
+            "topics": (
+                of(
+                    ApiKey.CREATE_PARTITIONS,
+                    0,
+                    "CreatePartitionsTopic",
+                    name=t,
+                    count=2,
+                    assignments=None,
+                ),
+            ),
             "timeout": SECOND,
             "validate_only": True,
         },
     ),
-    42: lambda t, g: (0, {"groups_names": (g,)}),
-    44: lambda t, g: (
+    ApiKey.DELETE_GROUPS: lambda t, g: (0, {"groups_names": (g,)}),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda t, g: (
         0,
         {
             "resources": (
@@ -255,7 +345,26 @@ ASKED: dict[int, Any] = {
             "validate_only": False,
         },
     ),
-    47: lambda t, g: (
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda t, g: (
+        0,
+        {
+            "topics": (
+                of(
+                    *(45, 0, "ReassignableTopic"),
+                    name=t,
+                    partitions=(
+                        of(*(45, 0, "ReassignablePartition"), partition_index=0, replicas=(1,)),
+                    ),
+                ),
+            ),
+        },
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda t, g: (0, {"topics": None}),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda t, g: (
+        0,
+        {"topics": (of(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, "TopicRequest", name=t),)},
+    ),
+    ApiKey.OFFSET_DELETE: lambda t, g: (
         0,
         {
             "group_id": g,
@@ -263,19 +372,86 @@ ASKED: dict[int, Any] = {
                 of(
                     *(47, 0, "OffsetDeleteRequestTopic"),
                     name=t,
-                    partitions=(of(47, 0, "OffsetDeleteRequestPartition", partition_index=0),),
+                    partitions=(
+                        of(
+                            ApiKey.OFFSET_DELETE,
+                            0,
+                            "OffsetDeleteRequestPartition",
+                            partition_index=0,
+                        ),
+                    ),
                 ),
             ),
         },
     ),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: lambda t, g: (
+        1,
+        {
+            "group_id": g,
+            "member_id": "nobody",
+            "member_epoch": 1,
+            "subscribed_topic_names": (t,),
+            "topic_partitions": None,
+        },
+    ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: lambda t, g: (
+        1,
+        {"group_ids": (g,), "include_authorized_operations": True},
+    ),
 }
 # APIs that name neither topic nor group in a request, and are tested by themselves below
-LISTINGS = {16, 60}
+LISTINGS = {
+    ApiKey.LIST_GROUPS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.LIST_TRANSACTIONS,
+    ApiKey.LIST_CONFIG_RESOURCES,
+}
 # API -> the code that somebody without any grant gets, for topic "bank.payments" and group "bank"
 REFUSALS = {
-    **dict.fromkeys((2, 3, 19, 20, 21, 23, 32, 33, 37, 44), TOPIC),
-    **dict.fromkeys((8, 9, 10, 11, 12, 13, 14, 15, 42, 47), GROUP),
-    **dict.fromkeys((22, 35), CLUSTER),
+    **dict.fromkeys(
+        (
+            ApiKey.LIST_OFFSETS,
+            ApiKey.METADATA,
+            ApiKey.CREATE_TOPICS,
+            ApiKey.DELETE_TOPICS,
+            ApiKey.DELETE_RECORDS,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            ApiKey.DESCRIBE_PRODUCERS,
+            ApiKey.DESCRIBE_CONFIGS,
+            ApiKey.ALTER_CONFIGS,
+            ApiKey.CREATE_PARTITIONS,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        ),
+        TOPIC,
+    ),
+    **dict.fromkeys(
+        (
+            ApiKey.OFFSET_COMMIT,
+            ApiKey.OFFSET_FETCH,
+            ApiKey.FIND_COORDINATOR,
+            ApiKey.JOIN_GROUP,
+            ApiKey.HEARTBEAT,
+            ApiKey.LEAVE_GROUP,
+            ApiKey.SYNC_GROUP,
+            ApiKey.DESCRIBE_GROUPS,
+            ApiKey.DELETE_GROUPS,
+            ApiKey.OFFSET_DELETE,
+            ApiKey.ADD_OFFSETS_TO_TXN,
+            ApiKey.TXN_OFFSET_COMMIT,
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ),
+        GROUP,
+    ),
+    ApiKey.END_TXN: TRANSACTION,
+    **dict.fromkeys(
+        (ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.LIST_PARTITION_REASSIGNMENTS),
+        CLUSTER,
+    ),
 }
 
 
@@ -284,7 +460,7 @@ def codes(message: Any) -> list[int]:
     found: list[int] = []
     for field in dataclasses.fields(message):
         value = getattr(message, field.name)
-        if field.name == "error_code":
+        if field.name in ("error_code", "partition_error_code"):
             found.append(int(value))
         elif isinstance(value, tuple):
             found += [
@@ -304,28 +480,44 @@ def test_every_served_api_has_a_rule_and_a_test() -> None:
 
 
 @pytest.mark.parametrize("api", sorted(ASKED))
-def test_who_has_no_grant_is_refused(guarded: child_process.Service, api: int) -> None:
+def test_who_has_no_grant_is_refused(guarded: child_process.Service, api: ApiKey) -> None:
     version, fields = ASKED[api]("bank.payments", "bank")
     with log_in(guarded.address, "carol") as wire:
         found = codes(wire.ask(api, version, **fields))
     assert set(found) - {0} == {REFUSALS[api]}, found
 
 
-@pytest.mark.parametrize("api", sorted(set(ASKED) - {20}))
+@pytest.mark.parametrize("api", sorted(set(ASKED) - {ApiKey.DELETE_TOPICS}))
 def test_an_admin_is_not_refused(guarded: child_process.Service, api: int) -> None:
     version, fields = ASKED[api]("bank.payments", "bank")
     with log_in(guarded.address, "alice") as wire:
-        assert not {TOPIC, GROUP, CLUSTER} & set(codes(wire.ask(api, version, **fields)))
+        assert not {TOPIC, GROUP, CLUSTER, TRANSACTION} & set(
+            codes(wire.ask(api, version, **fields))
+        )
 
 
-MANAGING = {19, 20, 21, 33, 35, 37, 42, 44, 47}
+MANAGING = {
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.DELETE_GROUPS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.OFFSET_DELETE,
+}
 
 
 @pytest.mark.parametrize("api", sorted(ASKED))
 def test_readers_and_writers_do_not_manage(guarded: child_process.Service, api: int) -> None:
     version, fields = ASKED[api]("shop.sales", "shop.group")
     with log_in(guarded.address, "bob") as wire:
-        refused = {TOPIC, GROUP, CLUSTER} & set(codes(wire.ask(api, version, **fields)))
+        refused = {TOPIC, GROUP, CLUSTER, TRANSACTION} & set(
+            codes(wire.ask(api, version, **fields))
+        )
     assert bool(refused) == (api in MANAGING)
 
 
@@ -352,13 +544,15 @@ def test_acks_0_without_the_right_closes(guarded: child_process.Service) -> None
 def test_listings_leave_out_what_is_not_seen(guarded: child_process.Service) -> None:
     def listed(user: str) -> tuple[set[str], set[str]]:
         with log_in(guarded.address, user) as wire:
-            every = wire.ask(3, 5, topics=None, allow_auto_topic_creation=True).topics
-            groups = wire.ask(16, 2).groups
+            every = wire.ask(ApiKey.METADATA, 5, topics=None, allow_auto_topic_creation=True).topics
+            groups = wire.ask(ApiKey.LIST_GROUPS, 2).groups
         return {t.name for t in every}, {g.group_id for g in groups}
 
     with log_in(guarded.address, "alice") as wire:
         for topic, group in (("shop.sales", "shop.seen"), ("bank.payments", "bank.seen")):
-            assert codes(wire.ask(8, 7, **ASKED[8](topic, group)[1])) == [0]
+            assert codes(
+                wire.ask(ApiKey.OFFSET_COMMIT, 7, **ASKED[ApiKey.OFFSET_COMMIT](topic, group)[1])
+            ) == [0]
     topics, groups = listed("alice")
     assert topics >= {"shop.sales", "bank.payments"}
     assert groups >= {"shop.seen", "bank.seen"}
@@ -372,25 +566,53 @@ def test_listings_leave_out_what_is_not_seen(guarded: child_process.Service) -> 
 
 def test_positions_in_topics_that_are_not_seen_are_left_out(guarded: child_process.Service) -> None:
     with log_in(guarded.address, "alice") as wire:
-        assert codes(wire.ask(8, 7, **ASKED[8]("bank.payments", "shop.mixed")[1])) == [0]
-        assert codes(wire.ask(8, 7, **ASKED[8]("shop.sales", "shop.mixed")[1])) == [0]
+        assert codes(
+            wire.ask(
+                ApiKey.OFFSET_COMMIT,
+                7,
+                **ASKED[ApiKey.OFFSET_COMMIT]("bank.payments", "shop.mixed")[1],
+            )
+        ) == [0]
+        assert codes(
+            wire.ask(
+                ApiKey.OFFSET_COMMIT,
+                7,
+                **ASKED[ApiKey.OFFSET_COMMIT]("shop.sales", "shop.mixed")[1],
+            )
+        ) == [0]
     with log_in(guarded.address, "bob") as wire:
-        every = wire.ask(9, 5, group_id="shop.mixed", topics=None)
+        every = wire.ask(ApiKey.OFFSET_FETCH, 5, group_id="shop.mixed", topics=None)
         assert [topic.name for topic in every.topics] == ["shop.sales"]
-        assert set(codes(wire.ask(9, 5, **ASKED[9]("bank.payments", "shop.mixed")[1]))) == {
+        assert set(
+            codes(
+                wire.ask(
+                    ApiKey.OFFSET_FETCH,
+                    5,
+                    **ASKED[ApiKey.OFFSET_FETCH]("bank.payments", "shop.mixed")[1],
+                )
+            )
+        ) == {
             0,
             TOPIC,
         }
-        assert set(codes(wire.ask(8, 7, **ASKED[8]("bank.payments", "shop.mixed")[1]))) == {TOPIC}
+        assert set(
+            codes(
+                wire.ask(
+                    ApiKey.OFFSET_COMMIT,
+                    7,
+                    **ASKED[ApiKey.OFFSET_COMMIT]("bank.payments", "shop.mixed")[1],
+                )
+            )
+        ) == {TOPIC}
 
 
 def test_who_may_write_may_create_by_writing_and_nobody_else(
     guarded: child_process.Service,
 ) -> None:
     def asked(user: str, topic: str) -> int:
-        name = of(3, 5, "MetadataRequestTopic", name=topic)
+        name = of(ApiKey.METADATA, 5, "MetadataRequestTopic", name=topic)
         with log_in(guarded.address, user) as wire:
-            reply = wire.ask(3, 5, topics=(name,), allow_auto_topic_creation=True)
+            reply = wire.ask(ApiKey.METADATA, 5, topics=(name,), allow_auto_topic_creation=True)
         return int(reply.topics[0].error_code)
 
     assert asked("carol", "shop.new") == TOPIC
@@ -408,14 +630,16 @@ def test_configs_of_the_broker_are_for_admins(guarded: child_process.Service) ->
     )
     for user, expected in (("alice", 0), ("bob", CLUSTER)):
         with log_in(guarded.address, user) as wire:
-            reply = wire.ask(32, 1, resources=(name,), include_synonyms=False)
+            reply = wire.ask(ApiKey.DESCRIBE_CONFIGS, 1, resources=(name,), include_synonyms=False)
             assert codes(reply) == [expected]
 
 
 def test_refusals_are_logged_once_and_counted(guarded: child_process.Service) -> None:
     with log_in(guarded.address, "carol") as wire:
         for _ in range(3):
-            assert codes(wire.ask(10, 2, key="only.here", key_type=0)) == [GROUP]
+            assert codes(wire.ask(ApiKey.FIND_COORDINATOR, 2, key="only.here", key_type=0)) == [
+                GROUP
+            ]
     lines = [line for line in guarded.words().splitlines() if "only.here" in line]
     assert len(lines) == 1
     assert "carol from 127.0.0.1:" in lines[0]
@@ -483,7 +707,7 @@ def test_changed_grants_count_within_two_seconds(tmp_path: Path) -> None:
 
     with start_broker(tmp_path / "data", *options) as process:
         with log_in(process.address, "alice") as alice, log_in(process.address, "bob") as bob:
-            alice.ask(19, 7, **ASKED[19]("shop.sales", "g")[1])
+            alice.ask(ApiKey.CREATE_TOPICS, 7, **ASKED[ApiKey.CREATE_TOPICS]("shop.sales", "g")[1])
             assert error(bob) == 0
             write(GRANTS.replace("shop.", "mill."))
             assert settled(bob, TOPIC)
@@ -502,8 +726,10 @@ def test_grants_without_users_are_about_anonymous(tmp_path: Path) -> None:
     files.access.write_text('[[grants]]\nto = ["anonymous"]\nroles = ["reader"]\n')
     options = ["--access", str(files.access)]
     with start_broker(tmp_path / "data", *options) as process, Wire(process.address) as wire:
-        assert codes(wire.ask(10, 2, key="g", key_type=0)) == [0]
-        assert codes(wire.ask(19, 7, **ASKED[19]("new", "g")[1])) == [TOPIC]
+        assert codes(wire.ask(ApiKey.FIND_COORDINATOR, 2, key="g", key_type=0)) == [0]
+        assert codes(
+            wire.ask(ApiKey.CREATE_TOPICS, 7, **ASKED[ApiKey.CREATE_TOPICS]("new", "g")[1])
+        ) == [TOPIC]
 
 
 def test_decisions_are_remembered_in_bounds_and_forgotten(tmp_path: Path) -> None:

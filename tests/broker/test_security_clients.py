@@ -9,16 +9,14 @@ from pathlib import Path
 import pytest
 
 from headworks._server import child_process
-from tests.broker.clients import KCAT, eventually
+from tests.broker.clients import eventually
 from tests.broker.conftest import start_broker
 from tests.broker.secure import CLIENTS, PASSWORDS, DeniedError, Files, Way
+from tests.tools import needs
 
 pytestmark = pytest.mark.contract
 
-EVERY = [
-    pytest.param(name, marks=pytest.mark.skipif(name == "kcat" and KCAT is None, reason="no kcat"))
-    for name in CLIENTS
-]
+EVERY = [pytest.param(name, marks=[needs("kcat")] * (name == "kcat")) for name in CLIENTS]
 PROTOCOLS = ["SASL_SSL", "SASL_PLAINTEXT"]
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256"]
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from scramp import ScramClient
 
 from headworks._kafka.protocol import ErrorCode
-from headworks._kafka.protocol.apis import SASL_APIS
+from headworks._kafka.protocol.apis import SASL_APIS, ApiKey
 from headworks._server import child_process
 from headworks._server.security import Secret
 from headworks._server.security.sasl import LoginError, ScramExchange, read_plain
@@ -88,7 +88,7 @@ def test_a_handshake_byte_by_byte_is_served_and_hurts_nobody(
             for byte in outgoing.read():
                 wire.socket.sendall(bytes([byte]))
             with over_tls(secret.address, files) as other:
-                assert other.ask(18, 0).error_code == 0
+                assert other.ask(ApiKey.API_VERSIONS, 0).error_code == 0
             if not done:
                 incoming.write(wire.socket.recv(1 << 16))
         assert tls.version() == "TLSv1.3"
@@ -107,7 +107,7 @@ def test_a_plaintext_client_on_a_tls_port_is_closed_with_a_hint(
             with contextlib.suppress(ConnectionResetError):
                 while wire.socket.recv(100):
                     pass  # an alert of TLS
-            assert other.ask(18, 0).error_code == 0
+            assert other.ask(ApiKey.API_VERSIONS, 0).error_code == 0
     assert "a plaintext client?" in secret.words()
 
 
@@ -133,13 +133,13 @@ def test_much_data_both_ways_in_pieces_of_any_size(
     secret: child_process.Service, files: Files
 ) -> None:
     with over_tls(secret.address, files) as wire:
-        assert wire.ask(3, 5, topics=(), allow_auto_topic_creation=True) is not None
+        assert wire.ask(ApiKey.METADATA, 5, topics=(), allow_auto_topic_creation=True) is not None
         from tests.broker.test_security_access import ASKED
 
-        wire.ask(19, 7, **ASKED[19]("much", "g")[1])
+        wire.ask(ApiKey.CREATE_TOPICS, 7, **ASKED[19]("much", "g")[1])
         sizes = (1, 100, 16_000, 16_384, 20_000, 300_000, 1_000_000)
         for number, size in enumerate(sizes):
-            wire.send(0, 7, produce("much", 0, bytes(batch(1, size=size)), acks=-1))
+            wire.send(ApiKey.PRODUCE, 7, produce("much", 0, bytes(batch(1, size=size)), acks=-1))
             assert produced(wire.receive()[1], "much") == (0, number)
         # many requests in one write: more than one TLS record holds
         body = produce("much", 0, bytes(batch(1, size=1000)), acks=-1)
@@ -147,7 +147,7 @@ def test_much_data_both_ways_in_pieces_of_any_size(
         wire.socket.sendall(frame * 300)
         for _ in range(300):
             assert wire.receive()[0] == 7
-        wire.send(1, 11, fetch("much", 0, 0, wait_ms=5000, max_bytes=1 << 23))
+        wire.send(ApiKey.FETCH, 11, fetch("much", 0, 0, wait_ms=5000, max_bytes=1 << 23))
         error, high, records = fetched(wire.receive()[1])
     assert (error, high) == (0, len(sizes) + 300)
     assert len(records) > sum(sizes) + 300_000
@@ -161,9 +161,11 @@ def test_a_tls_client_that_does_not_read_is_held_in_bounds(
     with over_tls(secret.address, files) as writer:
         from tests.broker.test_security_access import ASKED
 
-        writer.ask(19, 7, **ASKED[19]("large", "g")[1])
+        writer.ask(ApiKey.CREATE_TOPICS, 7, **ASKED[19]("large", "g")[1])
         for _ in range(8):
-            writer.send(0, 7, produce("large", 0, bytes(batch(1, size=900_000)), acks=-1))
+            writer.send(
+                ApiKey.PRODUCE, 7, produce("large", 0, bytes(batch(1, size=900_000)), acks=-1)
+            )
             writer.receive()
     process = psutil.Process(secret.process.pid)
     with over_tls(secret.address, files) as wire:
@@ -174,7 +176,7 @@ def test_a_tls_client_that_does_not_read_is_held_in_bounds(
         time.sleep(0.5)
         assert process.memory_info().rss - before < 20 << 20
         with over_tls(secret.address, files) as other:
-            assert other.ask(18, 0).error_code == 0
+            assert other.ask(ApiKey.API_VERSIONS, 0).error_code == 0
         for _ in range(20):
             assert len(fetched(wire.receive()[1])[2]) > 7_000_000
 
@@ -186,21 +188,21 @@ def test_sasl_is_advertised_only_where_there_are_users(
     guarded: child_process.Service, secret: child_process.Service, files: Files
 ) -> None:
     with Wire(guarded.address) as wire:
-        assert {k.api_key for k in wire.ask(18, 0).api_keys} >= SASL_APIS
+        assert {k.api_key for k in wire.ask(ApiKey.API_VERSIONS, 0).api_keys} >= SASL_APIS
     with over_tls(secret.address, files) as wire:
-        assert not {k.api_key for k in wire.ask(18, 0).api_keys} & SASL_APIS
-        reply = wire.ask(17, 1, mechanism="PLAIN")
+        assert not {k.api_key for k in wire.ask(ApiKey.API_VERSIONS, 0).api_keys} & SASL_APIS
+        reply = wire.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
         assert (reply.error_code, reply.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, ())
 
 
 @pytest.mark.parametrize("key", [0, 1, 3, 10, 11, 19])
 def test_nothing_is_served_before_the_login(guarded: child_process.Service, key: int) -> None:
     with Wire(guarded.address) as wire:
-        assert wire.ask(18, 0).error_code == 0
+        assert wire.ask(ApiKey.API_VERSIONS, 0).error_code == 0
         wire.send(key, 4, bytes(100))
         assert wire.closed()
     with Wire(guarded.address) as wire:  # nor behind the login, before it has succeeded
-        wire.send(17, 1, b"\0\5PLAIN")
+        wire.send(ApiKey.SASL_HANDSHAKE, 1, b"\0\5PLAIN")
         wire.send(key, 4, bytes(100))
         wire.receive()
         assert wire.closed()
@@ -209,31 +211,40 @@ def test_nothing_is_served_before_the_login(guarded: child_process.Service, key:
 @pytest.mark.parametrize("version", range(3))
 def test_versions_of_authenticate(guarded: child_process.Service, version: int) -> None:
     with Wire(guarded.address) as wire:
-        reply = wire.ask(17, 1, mechanism="PLAIN")
+        reply = wire.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
         assert (reply.error_code, reply.mechanisms) == (0, ("PLAIN", "SCRAM-SHA-256"))
-        reply = wire.ask(36, version, auth_bytes=ALICE)
+        reply = wire.ask(ApiKey.SASL_AUTHENTICATE, version, auth_bytes=ALICE)
         assert (reply.error_code, reply.error_message, reply.auth_bytes) == (0, None, b"")
-        assert wire.ask(3, 1, topics=()) is not None
-        again = wire.ask(17, 1, mechanism="PLAIN")
+        assert wire.ask(ApiKey.METADATA, 1, topics=()) is not None
+        again = wire.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
         assert again.error_code == ErrorCode.ILLEGAL_SASL_STATE
-        assert wire.ask(18, 0).error_code == 0, "which does not end the connection"
+        assert wire.ask(ApiKey.API_VERSIONS, 0).error_code == 0, "which does not end the connection"
 
 
 def test_handshakes_that_do_not_fit(guarded: child_process.Service) -> None:
     with Wire(guarded.address) as wire:
-        reply = wire.ask(17, 1, mechanism="GSSAPI")
+        reply = wire.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="GSSAPI")
         assert reply.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
         assert reply.mechanisms == ("PLAIN", "SCRAM-SHA-256")
         assert wire.closed()
     with Wire(guarded.address) as wire:
-        assert wire.ask(17, 0, mechanism="PLAIN").error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert (
+            wire.ask(ApiKey.SASL_HANDSHAKE, 0, mechanism="PLAIN").error_code
+            == ErrorCode.UNSUPPORTED_VERSION
+        )
         assert wire.closed()
     with Wire(guarded.address) as wire:
-        assert wire.ask(36, 0, auth_bytes=ALICE).error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert (
+            wire.ask(ApiKey.SASL_AUTHENTICATE, 0, auth_bytes=ALICE).error_code
+            == ErrorCode.ILLEGAL_SASL_STATE
+        )
         assert wire.closed()
     with Wire(guarded.address) as wire:
-        assert wire.ask(17, 1, mechanism="PLAIN").error_code == 0
-        assert wire.ask(17, 1, mechanism="PLAIN").error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert wire.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN").error_code == 0
+        assert (
+            wire.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN").error_code
+            == ErrorCode.ILLEGAL_SASL_STATE
+        )
         assert wire.closed()
 
 
@@ -256,11 +267,13 @@ def test_a_wrong_password_is_answered_late_and_alike_and_blocks_nobody(
     def others_come_first() -> bool:
         """Not if this process stands still for longer than the refusal is kept back."""
         with Wire(guarded.address) as wire, Wire(guarded.address) as other:
-            wire.ask(17, 1, mechanism="PLAIN")
+            wire.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
             began = time.monotonic()
-            correlation = wire.send(36, 0, struct.pack(">i", len(token)) + token)
-            other.ask(17, 1, mechanism="PLAIN")
-            assert other.ask(36, 0, auth_bytes=ALICE).error_code == 0
+            correlation = wire.send(
+                ApiKey.SASL_AUTHENTICATE, 0, struct.pack(">i", len(token)) + token
+            )
+            other.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
+            assert other.ask(ApiKey.SASL_AUTHENTICATE, 0, auth_bytes=ALICE).error_code == 0
             first = wire.silent(0.001)
             got, body = wire.receive()
             assert got == correlation
@@ -281,8 +294,8 @@ def test_a_request_before_the_login_is_small(guarded: child_process.Service) -> 
 
 def test_passwords_are_never_logged(guarded: child_process.Service) -> None:
     with Wire(guarded.address) as wire:
-        wire.ask(17, 1, mechanism="PLAIN")
-        wire.ask(36, 0, auth_bytes=b"\0alice\0neither-this-one")
+        wire.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
+        wire.ask(ApiKey.SASL_AUTHENTICATE, 0, auth_bytes=b"\0alice\0neither-this-one")
     text = guarded.words()
     assert "login of 'alice' by PLAIN failed: wrong name or password" in text
     assert "neither-this-one" not in text

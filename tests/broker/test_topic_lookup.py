@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headworks._broker.coordination import ClusterMember, Topic
+from headworks._broker.coordination.interface import new_topic_id
 from headworks._broker.coordination.local import LocalCoordination
 from headworks._broker.topics import Flusher, HostedTopics, TopicChanges, TopicLookup
 
@@ -52,7 +53,7 @@ def test_a_name_that_nobody_knows_is_asked_for_once_a_second(tmp_path: Path) -> 
     asyncio.run(main())
 
 
-def test_many_names_that_nobody_knows_share_what_may_be_asked(tmp_path: Path) -> None:
+def test_unknown_topic_names_share_the_limit_of_lookups(tmp_path: Path) -> None:
     async def main() -> None:
         clock = [0.0]
         finding, store = await finder(tmp_path, clock)
@@ -69,7 +70,7 @@ def test_many_names_that_nobody_knows_share_what_may_be_asked(tmp_path: Path) ->
     asyncio.run(main())
 
 
-def test_what_another_has_made_is_found_by_all_who_ask_at_once(tmp_path: Path) -> None:
+def test_concurrent_lookups_find_a_topic_that_another_broker_created(tmp_path: Path) -> None:
     async def main() -> None:
         finding, store = await finder(tmp_path, [0.0])
         store.made.add("new")
@@ -78,5 +79,24 @@ def test_what_another_has_made_is_found_by_all_who_ask_at_once(tmp_path: Path) -
         assert store.asked == ["new"]
         assert await finding.find("new") is found[0]
         assert store.asked == ["new"]
+
+    asyncio.run(main())
+
+
+def test_a_topic_with_another_id_is_another_topic_even_on_the_same_brokers(tmp_path: Path) -> None:
+    async def main() -> None:
+        finding, store = await finder(tmp_path, [0.0])
+        store.made.add("again")
+        before = await finding.find("again")
+        assert before is not None
+        store.made.clear()
+        new = new_topic_id()
+        store._db.execute("UPDATE topics SET topic_id = ?", (new.bytes,))
+        await finding.refresh("again")
+        after = await finding.find("again")
+        assert after is not None
+        assert after is not before
+        assert after.topic_id == new
+        assert before.partitions[0].failure is not None, "the old topic takes no more batches"
 
     asyncio.run(main())

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headworks._broker.handlers.record_validation import batches_to_validate, validate_batches
+from headworks._broker.topics import SchemaValidation
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.produce import PartitionRecords, ProduceRequest
 from headworks._kafka.records.batch import Batch
@@ -34,11 +35,18 @@ def _many(count: int, value: bytes) -> bytes:
 @pytest.mark.parametrize("sizes", [(100_001,), (50_000, 50_001)])
 def test_what_is_looked_at_for_one_request_is_bounded(sizes: tuple[int, ...]) -> None:
     config = SimpleNamespace(
-        validates_records=True, compacted=False, schema_validation=True, max_message_bytes=1 << 20
+        opens_batches=True,
+        codec=None,
+        validates_records=True,
+        compacted=False,
+        schema_validation=SchemaValidation.IDS,
+        max_message_bytes=1 << 20,
     )
     partition = SimpleNamespace(topic="t", config=config)
     hosted = SimpleNamespace(
-        partition=lambda _topic, _index: partition, schema_ids=SimpleNamespace(url="http://r")
+        name_of=str,
+        partition=lambda _topic, _index: partition,
+        schema_ids=SimpleNamespace(url="http://r"),
     )
     node: Any = SimpleNamespace(hosted=hosted)
     client: Any = SimpleNamespace(sees_topic=lambda _api, _topic: True)

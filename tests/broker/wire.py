@@ -6,12 +6,11 @@ import importlib
 import io
 import socket
 import struct
-from types import TracebackType
 from typing import Any
 
 from kio.serial import entity_reader, entity_writer
 
-from headworks._kafka.protocol.apis import APIS
+from headworks._kafka.protocol.apis import APIS, ApiKey
 from headworks._kafka.protocol.frame import parse_header
 from headworks._kafka.protocol.produce import MatchedRequest, ProduceTemplate, parse_request
 from tests.broker.clients import DEADLINE
@@ -28,12 +27,7 @@ class Wire:
     def __enter__(self) -> Wire:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.socket.close()
 
     def send(self, key: int, version: int, body: bytes) -> int:
@@ -153,7 +147,7 @@ def fetch(
 
 def fetched(body: bytes) -> tuple[int, int, bytes]:
     """Error code, high watermark and records of a fetch reply, version 11."""
-    message = reply(1, 11, body)
+    message = reply(ApiKey.FETCH, 11, body)
     if message.error_code:
         return int(message.error_code), -1, b""
     part = message.responses[0].partitions[0]

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.tools import require
+
 
 @dataclass(frozen=True)
 class Work:
@@ -57,11 +59,16 @@ ID = {"name": "id", "type": "long"}
 
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Work:
-    """A repository on `main` with one event, trips; HEAD is on the branch `change`."""
+    """A repository on `main` with one event, trips; HEAD is on the branch `change`.
+
+    The policy is `avro`: tests of another one write their own governance.toml.
+    """
+    require("git")
     one = Work(tmp_path)
     one.git("init", "-q", "-b", "main")
     one.git("config", "user.email", "someone@example.org")
     one.git("config", "user.name", "Someone")
+    one.write("governance.toml", '[default]\npolicy = "avro"\n')
     one.write("trips.avsc", event(ID))
     one.commit()
     one.git("checkout", "-q", "-b", "change")

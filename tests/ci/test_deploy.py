@@ -13,7 +13,7 @@ import pytest
 from headworks._ci.deploy import register
 from headworks._ci.gate import check
 from headworks._server.child_process import Service
-from headworks.compatibility import Level, Policy
+from headworks.compatibility import Level, Policy, check_level
 from headworks.errors import SchemaError, UnreachableError
 from headworks.registry_client import Compatibility, IncompatibleSchemaError, RegistryClient
 from headworks.schema import parse
@@ -45,7 +45,8 @@ def only(work: Work, topic: str, *fields: Any) -> str:
 def test_a_dry_run_says_all_and_writes_nothing(work: Work, client: RegistryClient) -> None:
     subject = only(work, "reg.dry", ID)
     govern(work, "FULL", "strict")
-    before = client.compatibility()
+    before = client.compatibility(subject)
+    assert before == Compatibility(Level.BACKWARD_TRANSITIVE, Policy.WAREHOUSE)
     (planned,) = register(SCHEMAS, client, dry_run=True)
     assert planned.result == "would register"
     assert planned.settings == f"{before.level}, {before.policy} -> FULL, strict"
@@ -162,7 +163,8 @@ def test_gate_dry_run_and_registry_give_one_verdict_over_any_history(
     for history in range(4):
         topic = f"law.{seed}.{history}"
         subject = f"{topic}-value"
-        govern(work, rng.choice(LEVELS), rng.choice(list(Policy)))
+        level, policy = rng.choice(LEVELS), rng.choice(list(Policy))
+        govern(work, level, policy)
         schema = Generator(rng).record(0)
         for _ in range(6):
             schema = next(one for one in _edits(rng, schema) if one is not None)
@@ -176,7 +178,10 @@ def test_gate_dry_run_and_registry_give_one_verdict_over_any_history(
             verdict = check(SCHEMAS, base)
             findings = [one.finding for one in verdict.findings]
             known = client.lookup(subject, text)
-            served = [] if known is not None else client.check(subject, text)
+            if subject in client.subjects():
+                served = [] if known is not None else client.check(subject, text)
+            else:  # the registry learns the level and the policy with the first version
+                served = check_level(parse(text), [], level, policy)
             assert [(f.rule, f.message) for f in findings] == [(f.rule, f.message) for f in served]
             (dry,) = register(SCHEMAS, client, dry_run=True)
             (real,) = register(SCHEMAS, client)

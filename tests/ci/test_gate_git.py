@@ -17,6 +17,7 @@ from headworks._ci.report import text_report
 from headworks.errors import UsageError
 from headworks.registry_client import RegistryClient
 from tests.ci.conftest import ID, Work, event
+from tests.tools import needs
 
 pytestmark = pytest.mark.e2e
 
@@ -117,7 +118,7 @@ def test_transitive_levels_know_the_history_of_the_file(work: Work) -> None:
     assert rules(work) == []
 
 
-def test_only_what_main_had_counts(work: Work) -> None:
+def test_only_versions_of_main_are_compared(work: Work) -> None:
     """Versions of the branch itself were never published."""
     work.write("trips.avsc", event(ID, {"name": "tried", "type": "int", "default": 0}))
     work.commit()
@@ -222,6 +223,7 @@ def test_a_waiver_lets_one_finding_pass_until_its_day(work: Work) -> None:
     work.write("trips.avsc", event({"name": "id", "type": "string"}))
     work.write(
         "governance.toml",
+        '[default]\npolicy = "avro"\n'
         '[subjects."trips-value"]\nwaivers = [{ rule = "HW002", path = "id", '
         'reason = "no consumers yet", until = 2026-06-30 }]\n',
     )
@@ -283,6 +285,7 @@ def test_a_shallow_clone_says_what_to_fetch(work: Work, tmp_path_factory: Any) -
     assert "--unshallow" in caught.value.fix
 
 
+@needs("git")
 def test_outside_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     (tmp_path / "schemas").mkdir()

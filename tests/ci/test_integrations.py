@@ -166,7 +166,7 @@ def test_the_github_action_annotates_and_summarises(
     assert found["runs"][0]["results"][0]["ruleId"] == "HW002"
 
 
-def test_the_github_action_passes_what_is_fine_or_labelled(
+def test_the_github_action_passes_compatible_and_labelled_changes(
     root: Path, origin: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     work = clone(origin, tmp_path_factory.mktemp("runner") / "work", "change")

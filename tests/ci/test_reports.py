@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
+from headworks._audit_counting import AUDIT_TOPIC
 from headworks._ci.formats import FORMATS, render
 from headworks._ci.gate import check
 from headworks._ci.report import Style, text_report
@@ -86,6 +87,7 @@ def awkward(work: Work) -> Any:
     work.write("trips.avsc", event({"name": "id", "type": "string"}))
     work.write(
         "governance.toml",
+        '[default]\npolicy = "avro"\n'
         '[subjects."trips-value"]\nwaivers = [{ rule = "HW002", reason = "agreed", '
         "until = 2999-01-01 }]\n",
     )
@@ -150,7 +152,7 @@ def test_markdown_keeps_its_fences(awkward: Any, work: Work) -> None:
     assert text.count("````") == 4, "around the lines, and around the DDL with its comment"
 
 
-def test_one_fault_is_told_once_whatever_the_number_of_versions(work: Work) -> None:
+def test_one_fault_is_reported_once_for_many_versions(work: Work) -> None:
     def breaking() -> Any:
         work.write("trips.avsc", event({"name": "id", "type": "string"}))
         verdict = check(SCHEMAS, ["git:main"])
@@ -246,7 +248,7 @@ def test_colours_and_width_only_for_a_terminal(verdict: Any) -> None:
     assert " ".join(bare.split()) == " ".join(plain.split())
 
 
-def test_the_underline_is_below_what_it_means(work: Work) -> None:
+def test_the_underline_is_below_the_reported_text(work: Work) -> None:
     field = {"name": "größe_日本", "type": "int", "doc": "A field."}
     text = json.dumps(event(ID, field), indent="\t", ensure_ascii=False)
     work.write("trips.avsc", text)
@@ -258,12 +260,29 @@ def test_the_underline_is_below_what_it_means(work: Work) -> None:
     assert marks.count("^") == len('"größe_日本"') + 2, "two characters take two cells each"
 
 
+@pytest.mark.parametrize("width", [None, 80])
+def test_a_schema_on_one_line_is_cut_around_the_fault(work: Work, width: int | None) -> None:
+    fields = [{"name": f"field_{n}", "type": "string", "doc": "D."} for n in range(20)]
+    fields[15]["type"] = "strin"
+    work.write("trips.avsc", json.dumps(event(*fields)))
+    lines = text_report(check(SCHEMAS, ["git:main"]), Style(width=width)).splitlines()
+    at = next(i for i, line in enumerate(lines) if "^" in line)
+    assert '"strin"' in lines[at - 1]
+    assert lines[at - 1].count("...") == 2
+    assert lines[at].index("^") == lines[at - 1].index('"type": "strin"')
+    assert max(map(len, lines[at - 1 : at + 1])) <= (width or 160)
+
+
 def test_register_list_show_diff(work: Work, registry: Service) -> None:
     work.write("trips.avsc", event(ID, topic="cli.trips"))
     url = ("--registry", registry.url)
     assert "give --all" in str(run("register", *url).exception)
+    assert "--bundled registers other" in str(run("register", "trips.avsc", "--bundled").exception)
+    for _ in range(2):  # a unit runs it at each start
+        assert run("register", "--bundled", *url).exit_code == 0
     assert run("register", "--all", *url).exit_code == 0
     listed = json.loads(run("list", "--format", "json", *url).stdout)
+    assert f"{AUDIT_TOPIC}-value" in {row["subject"] for row in listed}
     mine = next(row for row in listed if row["subject"] == "cli.trips-value")
     assert mine["compatibility"] == "BACKWARD_TRANSITIVE"
     shown = json.loads(run("show", "cli.trips-value", "--format", "json", *url).stdout)

@@ -33,7 +33,7 @@ def test_positions_survive_comments_escapes_and_nesting() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"\\q": 1, "a": [}', '"abc', "/* x", '{"a" 1}', "", "]]}"])
-def test_positions_never_fail_on_what_is_no_json(text: str) -> None:
+def test_positions_never_fail_on_invalid_json(text: str) -> None:
     assert SourceMap(text).region("/a/b").line == 1
 
 
@@ -140,3 +140,12 @@ def test_deep_files_are_findings(work: Work) -> None:
     verdict = check(Path("schemas"), MAIN)
     assert [one.finding.rule for one in verdict.findings] == ["HW301"] * 6
     assert set(read_folder(Path("schemas"))) >= {one.file for one in verdict.findings}
+
+
+def test_the_archive_of_a_warehouse_is_no_part_of_a_catalog(tmp_path: Path) -> None:
+    archive = tmp_path / "headworks-data" / "warehouse" / "_headworks" / "schemas"
+    archive.mkdir(parents=True)
+    for path in (tmp_path / "order.avsc", archive / "7eaa.avsc"):
+        path.write_text("{}")
+    assert list(read_folder(tmp_path)) == [(tmp_path / "order.avsc").as_posix()]
+    assert list(read_folder(archive)) == [(archive / "7eaa.avsc").as_posix()]

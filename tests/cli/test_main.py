@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -117,3 +118,23 @@ def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(
     said = f"error: `headworks {command.split()[0]}` needs {missing}, which is not installed\n"
     assert done.stderr.startswith(said)
     assert "headworks[server]" in done.stderr
+
+
+@pytest.mark.parametrize("module", ["headworks", "headworks._cli"])
+def test_the_version_is_that_of_the_package(tmp_path: Path, module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", module, "--version"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"headworks {importlib.metadata.version('headworks')}\n"
+
+
+def test_h_is_help_at_every_level(tmp_path: Path) -> None:
+    for command in ([], ["schema"], ["schema", "check"]):
+        assert headworks(*command, "-h", cwd=tmp_path).stdout == (
+            headworks(*command, "--help", cwd=tmp_path).stdout
+        )

@@ -26,3 +26,20 @@ def test_spark_runs_where_the_setting_says(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(UsageError, match="seen enough"):
         sql("SELECT 1", data_dir=str(tmp_path))
     assert started[0].master == "spark://workers:7077"
+
+
+def test_options_name_another_warehouse_master_and_metastore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[WarehouseConfig] = []
+
+    def start(config: WarehouseConfig) -> None:
+        seen.append(config)
+        raise UsageError("seen enough")
+
+    monkeypatch.setattr("hadoop_loader._spark.session.start_session", start)
+    folder = str(tmp_path / "w")
+    with pytest.raises(UsageError, match="seen enough"):
+        sql("SELECT 1", warehouse=folder, master="yarn", metastore="thrift://m:9083")
+    assert (str(seen[0].root), seen[0].master) == (folder, "yarn")
+    assert seen[0].metastore_uri == "thrift://m:9083"

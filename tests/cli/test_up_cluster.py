@@ -41,7 +41,7 @@ def up(folder: Path) -> Iterator[dict[str, str]]:
         assert running.wait(120) == 0
 
 
-def test_another_broker_joins_what_up_has_started_and_is_not_waited_for(tmp_path: Path) -> None:
+def test_another_broker_joins_the_cluster_of_up(tmp_path: Path) -> None:
     with up(tmp_path / "one") as told:
         zookeeper = ["--zookeeper", told["zookeeper"], "--broker-id", "2"]
         listen = ["--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "two")]

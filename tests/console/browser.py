@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
 from playwright.sync_api import Browser, sync_playwright
+
+from tests import tools
 
 ARGUMENTS = (
     "--no-sandbox",
@@ -25,12 +24,9 @@ PATIENCE = 120_000  # milliseconds
 
 
 def chromium() -> str:
-    """Where it is; skips the test where there is none, but not in CI."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None and not os.environ.get("CI"):
-        pytest.skip("no chromium on this machine")
-    assert found is not None, "CI must have chromium"
-    return found
+    """Its program; the calling test is skipped without it."""
+    tools.require("chromium")
+    return str(tools.chromium())
 
 
 @contextmanager

@@ -96,7 +96,7 @@ def staged(folder: Path, *, limit: int) -> Iterator[Stage]:
         _load(stack, folder)
         store = AuditStore(f"sqlite:///{folder / 'audit.db'}")
         with Reconciler(stack.broker.address, stack.registry.url, store) as reconciler:
-            reconciler.catch_up()
+            reconciler.settle()
         store.close()
         with running_console(
             folder, broker=stack.broker.address, registry=stack.registry.url

@@ -27,7 +27,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fetch]:
     assert not list(folder.iterdir()), "a console makes no files"
 
 
-def test_lists_say_what_is_down_and_what_to_do(alone: Fetch) -> None:
+def test_lists_name_the_unreachable_server_and_the_fix(alone: Fetch) -> None:
     alone.until(
         "/topics.json", lambda _: _problems(alone, "/topics.json") >= {"broker", "registry"}
     )
@@ -38,8 +38,8 @@ def test_lists_say_what_is_down_and_what_to_do(alone: Fetch) -> None:
     for path in ("/", "/schemas", "/groups", "/audit", "/loads", "/try"):
         assert alone(path).status == 200, path
         assert alone(f"{path}.json" if path != "/" else "/home.json").status == 200, path
-    assert "Nobody keeps the audit yet" in alone("/").body
-    assert "Nothing was loaded" in alone("/loads").body
+    assert "No reconciler keeps the audit yet" in alone("/").body
+    assert "Nothing has been loaded" in alone("/loads").body
 
 
 @pytest.mark.parametrize(

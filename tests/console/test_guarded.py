@@ -35,7 +35,7 @@ roles = ["admin"]
 
 @pytest.fixture(scope="module")
 def guarded(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fetch]:
-    passwords = {name: f"{name}-password" for name in ("ada", "root")}
+    passwords = {name: f"{name}-password" for name in ("ada", "root", "eve")}
     with guarded_console(stage, tmp_path_factory.mktemp("guarded"), passwords, GRANTS) as url:
         yield Fetch(url)
 
@@ -53,6 +53,18 @@ def test_nobody_is_nobody(guarded: Fetch) -> None:
         assert "flights" not in answer.body
     assert guarded("/topics", headers={"Authorization": "Basic eDp5"}).status == 401
     assert guarded("/static/console.css").status == 200
+
+
+def test_a_page_says_that_there_is_more_than_one_may_see(guarded: Fetch) -> None:
+    eve, ada = credentials("eve"), credentials("ada")
+    answer = guarded("/schemas", headers=eve)
+    assert "you may see none of them" in answer.body
+    assert "No subject is registered yet" not in answer.body
+    for path in ("/schemas/flights-value/versions", "/topics/flights/messages"):
+        body = guarded(path, headers=ada).body
+        assert "punctuality-dashboard" in body
+        assert "and groups that you may not see" in body
+        assert "may not see" not in guarded(path, headers=credentials("root")).body
 
 
 def test_everybody_sees_what_their_grants_give(guarded: Fetch) -> None:

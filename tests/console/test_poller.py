@@ -9,6 +9,7 @@ import pytest
 
 from headworks._audit.findings import AuditFinding
 from headworks._audit.results import Holes
+from headworks._audit.thresholds import Thresholds
 from headworks._console.app.visibility import ALL_VISIBLE
 from headworks._console.sources import Poller
 from headworks._console.sources.audits import AuditSnapshot
@@ -102,13 +103,13 @@ class _Only:
     group = subject = topic
 
 
-def test_troubles_are_shown_to_who_may_see_what_they_are_about() -> None:
+def test_findings_are_shown_to_readers_of_their_topic() -> None:
     of = {"mine": "mine", "theirs": "theirs", "a host": None}
     seen = tuple(AuditFinding("unknown", key, "hadoop", topic, key) for key, topic in of.items())
-    audit = AuditSnapshot(True, {}, Holes(0, 0), seen)
+    audit = AuditSnapshot(Thresholds(), {}, Holes(0, 0), seen)
     for seeing, shown in ((ALL_VISIBLE, [*of]), (_Only(), ["mine"])):
         page = health_page(audit, None, None, seeing, ListQuery(), tier="hadoop", now_ms=0)
         assert [one.text for one in page.troubles] == shown
-    many = AuditSnapshot(True, {}, Holes(0, 0), seen * 10)
+    many = AuditSnapshot(Thresholds(), {}, Holes(0, 0), seen * 10)
     page = health_page(many, None, None, ALL_VISIBLE, ListQuery(), tier="hadoop", now_ms=0)
     assert (len(page.troubles), page.further) == (20, 10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ from headworks._server import child_process
 from headworks.errors import UsageError
 from headworks.registry_client import Reference, RegistryClient
 from tests.console.fetch import Fetch
+from tests.damage import batches, flip_bit, produce_batches, segment
 
 pytestmark = pytest.mark.e2e
 
@@ -41,7 +43,7 @@ def test_a_name_that_is_no_address_is_not_answered(console: Fetch) -> None:
 def test_an_unknown_page_says_so_in_both_forms(console: Fetch) -> None:
     assert console("/nowhere").status == 404
     assert "there is no page" in console("/nowhere").body
-    assert console("/nowhere.json").json["data"]["fix"] == "begin at /"
+    assert console("/nowhere.json").json["data"]["fix"] == "start at /"
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
@@ -86,3 +88,22 @@ def test_subjects_of_every_context_are_shown(
 
 def _record(name: str, *fields: dict[str, Any]) -> str:
     return json.dumps({"type": "record", "name": name, "fields": list(fields)})
+
+
+def test_a_damaged_batch_is_a_row_that_names_it(
+    console: Fetch, broker: child_process.Service, broker_folder: Path
+) -> None:
+    topic = "rotten-on-a-page"
+    values = [b"value-%04d-abcdefghijklmnop" % n for n in range(40)]
+    produce_batches(broker.address, topic, values)
+    path = segment(broker_folder, topic)
+    flip_bit(path, batches(path)[2])
+    console.until("/topics.json", lambda data: topic in str(data))
+    rows = console.data(f"/topics/{topic}/messages.json?from=0:0&limit=100")["rows"]
+    assert [row["event"] for row in rows if not row["problem"]] == [
+        value.decode() for value in values[:20] + values[30:]
+    ]
+    (damaged,) = (row for row in rows if row["problem"])
+    assert (damaged["partition"], damaged["offset"], damaged["event"]) == (0, 20, None)
+    assert "the record batch here is damaged, up to offset 30" in damaged["problem"]
+    assert damaged["problem"] in console(f"/topics/{topic}/messages?limit=100").body

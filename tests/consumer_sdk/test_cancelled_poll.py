@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from typing import Any
 
 import pytest
 
 from consumer_sdk import Consumer
-from consumer_sdk._membership import BrokerMembership
+from consumer_sdk._application_thread import ApplicationThread
+from consumer_sdk._broker_membership import BrokerMembership
+from consumer_sdk._fetch_buffer import FetchBuffer, FetchLimits
 
 pytestmark = pytest.mark.unit
 
@@ -17,6 +20,9 @@ pytestmark = pytest.mark.unit
 class _Raw:
     def __init__(self, number: int) -> None:
         self.number = number
+
+    def __len__(self) -> int:
+        return 1
 
     def error(self) -> None:
         return None
@@ -43,7 +49,12 @@ class _Fetches:
 def _reading(fetches: _Fetches) -> Any:
     consumer: Any = object.__new__(Consumer)
     membership: Any = object.__new__(BrokerMembership)
-    membership.client, membership._buffer = fetches, []
+    membership.client, membership._fetched = fetches, FetchBuffer(FetchLimits())
+    membership._application = ApplicationThread()
+    membership._turn, membership.calls = membership._application.turn, 0
+    membership._in_hand = membership._failure = None
+    membership._to_store = deque()
+    membership._is_held, membership._is_left, membership.polls = False, False, 0
     consumer._membership, consumer._audit_tier, consumer._last = membership, None, None
     consumer._decode = lambda raw: f"message {raw.number}"
     return consumer

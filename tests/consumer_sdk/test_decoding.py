@@ -17,8 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from consumer_sdk._generated_decoder import DATUM_ERRORS, compiled
+from consumer_sdk._event_program import event_decoder
+from consumer_sdk._generated_decoder import DATUM_ERRORS, Decode, compiled
 from headworks._decoding.primitives import read_long
+from headworks._native import COMPILED
 from headworks.codec.varints import int64
 from headworks.schema import parse
 from tests.evolution import as_column, evolution, value_of
@@ -47,12 +49,38 @@ def as_table_value(found: Any) -> Any:
     return found
 
 
+class Both:
+    """Both forms of a decoder, which must make the same event or raise the same error."""
+
+    def __init__(self, python: Decode, form: Decode) -> None:
+        self.python, self.form = python, form
+        self.declined = 0
+
+    def __call__(self, data: bytes, start: int) -> Any:
+        expected, found = outcome(self.python, data, start), outcome(self.form, data, start)
+        assert repr(found) == repr(expected)
+        self.declined += isinstance(found, Exception)
+        if COMPILED:
+            assert self.form.__self__.declined == self.declined  # type: ignore[attr-defined]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def outcome(form: Decode, data: bytes, start: int) -> Any:
+    try:
+        return form(data, start)
+    except DATUM_ERRORS as error:
+        return error
+
+
 def decoder(folder: Path, writer: Any, reader: Any) -> Any:
     modules = build(folder, {"reader.avsc": json.dumps(reader)})
     name = reader["name"]
     (module,) = (m for m in modules.values() if hasattr(m, name))
     types = getattr(module, name).__headworks__.types
-    return compiled(parse(json.dumps(writer)), parse(json.dumps(reader)), types)
+    schemas = parse(json.dumps(writer)), parse(json.dumps(reader))
+    return Both(compiled(*schemas, types), event_decoder(*schemas, types))
 
 
 def written(schema: Any, value: Any) -> bytes:
@@ -219,7 +247,7 @@ def test_lengths_and_branches_written_with_needless_bytes(tmp_path: Path) -> Non
 
 @SLOW
 @given(text=st.uuids().map(str) | st.text("0123456789abcdefABCDEF-{}_ urnuid:\u0663", max_size=40))
-def test_a_uuid_is_what_python_makes_of_its_text(tmp_path: Path, text: str) -> None:
+def test_a_uuid_is_parsed_as_python_parses_it(tmp_path: Path, text: str) -> None:
     decode = _of_one_field(tmp_path, {"type": "string", "logicalType": "uuid"})
     data = _varint(len(text.encode())) + text.encode()
     try:

@@ -42,7 +42,8 @@ def reader(tmp_path: Path) -> dict[str, str]:
     broker, registry, console = (f"127.0.0.1:{port}" for port in free_ports(3))
     return {
         **os.environ,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{os.environ.get('HEADWORKS_TEST_BIN') or Path(sys.executable).parent}{os.pathsep}"
+        f"{os.environ['PATH']}",
         "HEADWORKS_BOOTSTRAP": broker,
         "HEADWORKS_REGISTRY": f"http://{registry}",
         "HEADWORKS_CONSOLE": f"http://{console}",
@@ -117,7 +118,7 @@ def test_the_two_commands_are_targets_of_the_makefile() -> None:
 
 
 def documents() -> list[Path]:
-    return [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.name))

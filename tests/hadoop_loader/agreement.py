@@ -18,15 +18,11 @@ import pyarrow as pa
 
 from hadoop_loader._decode.decoder import ColumnDecoder
 from hadoop_loader._fetch.messages import FetchedMessage, MessageColumns
-from hadoop_loader._jit.backend import BackendSelector
 from headworks.schema import parse
 from tests.evolution import evolution
 from tests.headworks.compatibility.oracle import Oracle, compact
 
-__all__ = ["Report", "agree"]
-
 Json = Any
-NEVER, ALWAYS = BackendSelector(1 << 60), BackendSelector(0)
 
 
 @dataclass(frozen=True)
@@ -65,11 +61,11 @@ def agree(
             written = [base64.b64decode(entry[0]) for entry in both]
             resolved = [base64.b64decode(entry[1]) for entry in both]
             seen += len(both)
-            expected = _rows(new, new, resolved, NEVER)
+            expected = _rows(new, new, resolved, compiled=False)
             wrong += [
                 f"{compact(old)} -> {compact(new)}: {found} instead of {expected}"
-                for backend in (NEVER, ALWAYS)
-                if (found := _rows(old, new, written, backend)) != expected
+                for compiled in (False, True)
+                if (found := _rows(old, new, written, compiled=compiled)) != expected
             ]
         asked += len(cases)
     return Report(asked, seen, time.monotonic() - began, tuple(wrong))
@@ -91,9 +87,9 @@ def _plain(schema: Json) -> Json:
     return schema
 
 
-def _rows(old: Json, new: Json, data: list[bytes], backend: BackendSelector) -> str:
+def _rows(old: Json, new: Json, data: list[bytes], *, compiled: bool) -> str:
     decoder = ColumnDecoder(
-        parse(json.dumps(old)), parse(json.dumps(new)), start=0, backend=backend
+        parse(json.dumps(old)), parse(json.dumps(new)), start=0, compiled=compiled
     )
     messages = MessageColumns.of(FetchedMessage(0, 0, 0, None, each) for each in data)
     spans = messages.values

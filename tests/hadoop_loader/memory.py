@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -15,13 +15,16 @@ from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.transaction import LoaderContext
+from hadoop_loader._fetch.damage import DamagedRange, DamageReport
 from hadoop_loader._fetch.kafka_log import FetchedMessage
+from hadoop_loader._fetch.log_identity import LogIdentity
 from hadoop_loader._fetch.ranges import FetchRange, Watermarks
 from hadoop_loader._storage.filesystem import AnyPath, parquet_source, sorted_glob
 from hadoop_loader._tables.columns import StructField
 from hadoop_loader._tasks.load_task import LoadTask, TaskManifest, WriterSchema, run_load_task
 from hadoop_loader._tasks.rewrite_task import RewriteResult, RewriteTask, run_rewrite_task
 from headworks._wire import prefix
+from headworks.errors import CorruptError
 
 Json = Any
 
@@ -40,6 +43,9 @@ class MemoryLog:
     topics: dict[str, dict[int, list[FetchedMessage]]] = field(default_factory=dict)
     low: dict[tuple[str, int], int] = field(default_factory=dict)
     leaderless: set[tuple[str, int]] = field(default_factory=set)
+    damaged: list[DamagedRange] = field(default_factory=list)  # batches that do not decode
+    cluster: str = "one"
+    ids: dict[str, str] = field(default_factory=dict)  # of topics that were made again
 
     def append(
         self, topic: str, value: bytes | None, timestamp: int = 0, partition: int = 0
@@ -62,15 +68,37 @@ class MemoryLog:
             for t, ps in topics.items()
         }
 
+    def identify(self, topics: Collection[str]) -> LogIdentity:
+        return LogIdentity(self.cluster, {t: self.ids.get(t, f"id of {t}") for t in topics})
+
+    def recreate(self, topic: str) -> None:
+        """Delete a topic, and make it again."""
+        self.topics[topic] = {}
+        self.ids[topic] = f"another {self.ids.get(topic, topic)}"
+
     def offsets_at(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
         return {
             p: next((m.offset for m in self.topics[topic][p] if m.timestamp >= time_ms), 1 << 40)
             for p in partitions
         }
 
-    def fetch(self, ranges: Sequence[FetchRange]) -> Iterator[tuple[str, list[FetchedMessage]]]:
+    def fetch(
+        self, ranges: Sequence[FetchRange], damage: DamageReport | None = None
+    ) -> Iterator[tuple[str, list[FetchedMessage]]]:
         for r in ranges:
-            yield r.topic, self.topics[r.topic][r.partition][r.start : r.end]
+            start, messages = r.start, self.topics[r.topic][r.partition]
+            for one in sorted(self.damaged):
+                if (one.topic, one.partition) == (r.topic, r.partition) and (
+                    max(start, one.start) < min(one.end, r.end)
+                ):
+                    at = max(start, one.start)
+                    if damage is None:
+                        raise CorruptError(f"{r.topic}[{r.partition}] is damaged at {at}")
+                    yield r.topic, messages[start:at]
+                    start = min(one.end, r.end) if damage.skip else r.end
+                    end = start if damage.skip else at
+                    damage.found.append(DamagedRange(r.topic, r.partition, at, end, "its CRC"))
+            yield r.topic, messages[start : r.end]
 
 
 class MemoryJobs:
@@ -85,9 +113,6 @@ class MemoryJobs:
     def rewrite(self, rewrites: Sequence[RewriteTask]) -> list[RewriteResult]:
         return [run_rewrite_task(job) for job in rewrites]
 
-    def export(self, query: str, folder: AnyPath) -> None:
-        raise AssertionError("only Spark answers queries")
-
 
 class MemoryCatalog:
     """A metastore that remembers what it was told."""
@@ -98,9 +123,13 @@ class MemoryCatalog:
         self.views: dict[str, str] = {}
         self.days: dict[str, dict[str, AnyPath]] = {}
         self.properties: dict[str, dict[str, str]] = {}
+        self.statistics: dict[str, tuple[int, int]] = {}
 
     def tables(self) -> set[str]:
         return set(self.columns)
+
+    def check(self) -> None:
+        pass
 
     def put_table(
         self,
@@ -135,8 +164,18 @@ class MemoryCatalog:
         self.columns.pop(name, None)
         self.days.pop(name, None)
 
+    def drop_days(self, name: str, days: Iterable[str]) -> None:
+        for day in days:
+            self.days[name].pop(day, None)
+
+    def drop_view(self, name: str) -> None:
+        self.views.pop(name, None)
+
     def set_properties(self, name: str, properties: dict[str, str]) -> None:
         self.properties.setdefault(name, {}).update(properties)
+
+    def set_statistics(self, name: str, rows: int, size: int) -> None:
+        self.statistics[name] = (rows, size)
 
     def source_of(self, name: str) -> str:
         return name

@@ -25,8 +25,6 @@ from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
 from tests.soak.fire_loader import loader_context
 
-__all__ = ["Stage"]
-
 MINUTE = 60_000
 SCHEMA: Any = {
     "type": "record",
@@ -45,13 +43,13 @@ class Stage:
 
     def __init__(self, broker: Service, registry: Service, root: Path) -> None:
         self.stem = f"status{next(_numbers)}"
-        self._broker, self.registry, self.root = broker, RegistryClient(registry.url), root
+        self.broker, self.registry, self.root = broker, RegistryClient(registry.url), root
         self._producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 50})
         self._heads: dict[str, bytes] = {}
 
     def topic(self, name: str) -> str:
         topic = f"{self.stem}.{name}"
-        admin = AdminClient({"bootstrap.servers": self._broker.address})
+        admin = AdminClient({"bootstrap.servers": self.broker.address})
         admin.create_topics([NewTopic(topic, 2)])[topic].result(20)
         text = json.dumps({**SCHEMA, "headworks": {**SCHEMA["headworks"], "topic": topic}})
         registered = self.registry.register(subject_of(topic), text)
@@ -70,7 +68,7 @@ class Stage:
         self._producer.flush()
 
     def load(self) -> LoadReport:
-        ready = loader_context(self._broker.address, self.registry.url, self.root)
+        ready = loader_context(self.broker.address, self.registry.url, self.root)
         policy = Policy(allow=rf"{self.stem}\..*")
         report = Load(replace(ready, policy=policy)).run()
         assert report.left_out is None
@@ -82,6 +80,6 @@ class Stage:
         return [value for file in files for value in pq.read_table(file)[column].to_pylist()]
 
     def lags(self) -> dict[str, tuple[int, float]]:
-        found = warehouse_status(self.root, self._broker.address)
+        found = warehouse_status(self.root, self.broker.address)
         assert found["broker_error"] is None
         return {t["topic"]: (t["lag_messages"], t["lag_minutes"]) for t in found["topics"]}

@@ -22,17 +22,17 @@ from hadoop_loader._fetch.messages import (
 )
 from hadoop_loader._fetch.ranges import FetchRange, OffsetGapError
 from hadoop_loader._fetch.requests import FetchedPartition
-from hadoop_loader._jit.backend import BackendSelector
 from headworks._kafka.client_properties import client_properties
 from headworks._kafka.records import Codec, InvalidBatchError, Record, encode_batch
 from headworks._kafka.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
+from headworks._native import COMPILED
 from headworks._server.child_process import Service
 from headworks._wire import prefix
 from headworks.errors import CorruptError, UnreachableError
 
 pytestmark = pytest.mark.contract
 
-LITTLE, MUCH = BackendSelector(1 << 60), BackendSelector(0)
+FORMS = (False, True) if COMPILED else (False,)  # generated Python, and compiled code
 
 
 def read(
@@ -69,8 +69,8 @@ def test_gives_what_librdkafka_gives(broker: Service, codec: str) -> None:
     expected = read(KafkaFetcher(client), ranges)
     assert len(expected) == 1480 + 697 + 600
     assert {m.timestamp for m in expected if m.timestamp > 3000} == {MAX_TIMESTAMP_MS}
-    for backend in (LITTLE, MUCH):
-        with BrokerFetcher(client, backend=backend) as fetcher:
+    for compiled in FORMS:
+        with BrokerFetcher(client, compiled=compiled) as fetcher:
             assert read(fetcher, ranges) == expected
             assert read(fetcher, ranges[:1]) == expected[:1480]
 
@@ -81,7 +81,7 @@ def test_a_fetch_that_is_given_up_leaves_nothing_behind(broker: Service) -> None
     for n in range(300):
         producer.produce(topic, b"%d" % n + bytes(99_000), partition=0)
     producer.flush()
-    with BrokerFetcher(client_properties(broker.address), backend=LITTLE) as fetcher:
+    with BrokerFetcher(client_properties(broker.address), compiled=False) as fetcher:
         _, first = next(iter(fetcher.fetch([FetchRange(topic, 0, 0, 300)])))
         assert 0 < len(first) < 300
         again = read(fetcher, [FetchRange(topic, 0, 0, 300)])
@@ -99,7 +99,7 @@ def test_several_topics_are_read_at_once(broker: Service) -> None:
     ranges = [FetchRange(topic, p, 3, 75 - i) for i, topic in enumerate(names) for p in (0, 1)]
     expected = {(r.topic, r.partition): list(range(r.start, r.end)) for r in ranges}
     client = client_properties(broker.address)
-    raw = BrokerFetcher(client, backend=LITTLE)
+    raw = BrokerFetcher(client, compiled=False)
     with raw:
         for fetcher in (raw, KafkaFetcher(client)):
             found: dict[tuple[str, int], list[int]] = {}
@@ -152,7 +152,7 @@ def test_a_connection_that_breaks_is_made_again(broker: Service) -> None:
     for n in range(300):
         producer.produce(topic, b"%d" % n + bytes(99_000), partition=0)
     producer.flush()
-    with BrokerFetcher(client_properties(broker.address), backend=LITTLE) as fetcher:
+    with BrokerFetcher(client_properties(broker.address), compiled=False) as fetcher:
         found: list[int] = []
         for _, part in fetcher.fetch([FetchRange(topic, 0, 0, 300)]):
             if not found:
@@ -197,9 +197,10 @@ def fetched(
 
 
 def offsets(reply: FetchedPartition, start: int = 0) -> tuple[list[int], int]:
-    found, position = data_batches(reply, start)
-    both = [[m.offset for part in decode_batches(found, c) for m in part] for c in (LITTLE, MUCH)]
-    assert both[0] == both[1]
+    found, position, damage = data_batches(reply, start)
+    assert damage is None
+    both = [[m.offset for part in decode_batches(found, compiled=c) for m in part] for c in FORMS]
+    assert both[0] == both[-1]
     return both[0], position
 
 
@@ -235,32 +236,35 @@ def test_a_batch_that_the_reply_cuts_is_left_for_the_next() -> None:
 
 def test_the_logs_own_time_counts_for_all_records() -> None:
     batch = encode_batch([record(0, timestamp=5), record(1, timestamp=9)], attributes=APPEND_TIME)
-    for backend in (LITTLE, MUCH):
-        (found,) = decode_batches(data_batches(fetched(batch), 0)[0], backend)
+    for compiled in FORMS:
+        (found,) = decode_batches(data_batches(fetched(batch), 0)[0], compiled=compiled)
         assert [m.timestamp for m in found] == [9, 9]
 
 
 def test_damage_is_told() -> None:
     batch = bytearray(encode_batch([record(n, bytes(50)) for n in range(3)]))
     batch[80] ^= 1
-    with pytest.raises(InvalidBatchError, match="CRC32C"):
-        data_batches(fetched(bytes(batch)), 0)
+    intact = encode_batch([record(n) for n in range(2)])
+    found, position, damage = data_batches(fetched(intact + bytes(batch)), 0)
+    assert (len(found), position) == (1, 2), "what is before it is read"
+    assert isinstance(damage, InvalidBatchError)
+    assert damage.message.startswith("CRC32C is ")
     lies = encode_batch([record(0)] * 3, codec=Codec.NONE)
     body = bytearray(lies)
     body[61] = 126  # the first record is longer than the batch
     from crc32c import crc32c
 
     struct.pack_into(">I", body, 17, crc32c(bytes(body[21:])))
-    found, _ = data_batches(fetched(bytes(body)), 0)
-    for backend in (LITTLE, MUCH):
+    found, _, _ = data_batches(fetched(bytes(body)), 0)
+    for compiled in FORMS:
         with pytest.raises(CorruptError):
-            list(decode_batches(found, backend))
+            list(decode_batches(found, compiled=compiled))
     many = bytearray(lies)
     struct.pack_into(">i", many, 57, 1 << 30)
     struct.pack_into(">I", many, 17, crc32c(bytes(many[21:])))
-    found, _ = data_batches(fetched(bytes(many)), 0)
+    found, _, _ = data_batches(fetched(bytes(many)), 0)
     with pytest.raises(CorruptError, match="do not fit"):
-        list(decode_batches(found, MUCH))
+        list(decode_batches(found))
 
 
 def test_schema_ids_are_read_for_all_at_once() -> None:

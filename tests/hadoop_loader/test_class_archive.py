@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hadoop_loader._spark.jvm_class_archive import ClassArchive
+from headworks._server.java import find_java
 
 pytestmark = pytest.mark.unit
 
@@ -77,8 +78,13 @@ def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(
 def test_a_jvm_ignores_an_archive_that_is_none_without_a_word(tmp_path: Path) -> None:
     classes = ClassArchive(tmp_path)
     (tmp_path / "classes.jsa").write_bytes(b"no archive" * 1000)
-    options = list(classes.options())
-    done = subprocess.run(["java", *options, "-version"], capture_output=True, check=False)
+    java = find_java()
+    done = subprocess.run(
+        [java.command, *classes.options(), "-version"],
+        env={**os.environ, **java.environment},
+        capture_output=True,
+        check=False,
+    )
     assert done.returncode == 0
     assert done.stdout == b""
 

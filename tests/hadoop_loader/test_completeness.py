@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from hadoop_loader._commit.commit_record import Commit, TableState
+from hadoop_loader._commit.topic_plans import MARKS_TABLE
 from hadoop_loader._operations.completeness import (
-    MARKS_TABLE,
     PROPERTY,
     CompletenessMarks,
     WindowSpan,

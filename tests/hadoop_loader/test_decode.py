@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from hadoop_loader._decode.decoder import ColumnDecoder
 from hadoop_loader._fetch.messages import FetchedMessage, MessageColumns
-from hadoop_loader._jit.backend import BackendSelector
 from hadoop_loader._tables.arrow_types import arrow_type
+from headworks._native import COMPILED
 from headworks.errors import SchemaError
 from headworks.schema import parse
 from tests.evolution import as_column, evolution, value_of
+from tests.tools import needs
 
 pytestmark = pytest.mark.contract
 
@@ -34,7 +35,7 @@ def decode(writer: Json, reader: Json, data: list[bytes]) -> tuple[list[Any], li
     rows, errors = rows_of(decoder, *decoder.decode(data)), decoder.decode(data)[1]
     messages = MessageColumns.of(FetchedMessage(0, 0, 0, None, each) for each in data)
     compiled = ColumnDecoder(
-        parse(json.dumps(writer)), parse(json.dumps(reader)), start=0, backend=BackendSelector(0)
+        parse(json.dumps(writer)), parse(json.dumps(reader)), start=0, compiled=COMPILED
     )
     for part in (slice(None), slice(0, 1), slice(1, None)):  # room that was used is used again
         chosen = messages[part]
@@ -134,6 +135,7 @@ def test_a_size_beyond_the_datum_reads_nothing(sizes: tuple[int, int], keep: boo
     [
         ("long", b"", "ends too early"),
         ("long", b"\xff" * 11, "more than 10 bytes"),
+        ("long", b"\xff" * 9 + b"\x02", "more than 64 bits"),
         ("int", b"\xff\xff\xff\xff\xff\x01", "more than 32 bits"),
         ("boolean", b"\x02", "not a boolean"),
         ("string", b"\x01", "negative"),
@@ -275,6 +277,7 @@ def test_decimals_at_their_limits(precision: int) -> None:
     assert found == [0, *(number for number in wanted for _ in range(3))]
 
 
+@needs("extensions")
 def test_schemas_that_python_cannot_nest_are_compiled() -> None:
     deep: Json = "int"
     for _ in range(20):

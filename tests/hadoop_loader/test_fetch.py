@@ -90,7 +90,9 @@ def test_gaps_end_a_range_where_it_ends() -> None:
         Sent(2, 10, end_of_partition),  # the log ends with a gap
         Sent(3, 7, end_of_partition),  # the end was reached, but more is to come
     ]
-    messages, done = fetcher._sort_out(sent, ends)
+    starts = dict.fromkeys(ends, 0)
+    messages, done, damaged = fetcher._sort_out(sent, ends, starts)
+    assert (damaged, starts["t", 2]) == ({}, 6)
     assert [(m.partition, m.offset, m.timestamp) for m in messages["t"]] == [
         (0, 3, 0),
         (1, 9, 0),

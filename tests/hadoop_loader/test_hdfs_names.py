@@ -90,11 +90,11 @@ def test_a_place_of_hdfs_has_the_names_of_a_path() -> None:
         (404, said("FileNotFoundException", "no /a\nat b"), FileNotFoundError, "no /a"),
         (403, said("FileAlreadyExistsException", "/a exists"), FileExistsError, "exists"),
         (403, said("AccessControlException", "denied: bob"), PermissionError, "denied: bob"),
-        (401, b"<html>", PermissionError, "wants Kerberos"),
+        (401, b"<html>", PermissionError, "requires Kerberos"),
         (500, b"<html>", OSError, "HDFS answers 500: <html>"),
     ],
 )
-def test_what_hdfs_says_is_what_a_disk_would_say(
+def test_errors_of_hdfs_are_raised_as_os_errors(
     status: int, body: bytes, kind: type[OSError], words: str
 ) -> None:
     error = os_error_of(status, body, "/a")

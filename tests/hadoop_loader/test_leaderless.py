@@ -75,7 +75,7 @@ def test_partitions_without_a_leader_are_left_out_and_told(
     assert warehouse_status(world.root)["leaderless"] == []
 
 
-def test_a_refused_topic_is_told_once(world: World) -> None:
+def test_a_refused_topic_is_reported_once(world: World) -> None:
     world.register("clicks", V1)
     for n in range(3):
         click(world, n)

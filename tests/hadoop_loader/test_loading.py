@@ -57,6 +57,19 @@ def test_loads_what_is_new_and_only_that(world: World) -> None:
     assert not (world.root / ".staging").exists()
 
 
+def test_a_load_without_compiled_code_says_that_it_is_slow(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.register("clicks", V1)
+    for n, compiled in enumerate((True, False)):
+        monkeypatch.setattr("hadoop_loader._operations.load.COMPILED", compiled)
+        click(world, n)
+        assert Load(world.context()).run().rows == 1
+        warnings = [record for record in caplog.records if record.levelname == "WARNING"]
+        assert len(warnings) == n
+    assert "fix: install gcc and Python's headers" in caplog.text
+
+
 def test_a_topic_of_fifty_times_the_others_is_shared_by_the_tasks(world: World) -> None:
     for topic in ("clicks", "small", "smaller"):
         world.register(topic, V1)
@@ -164,7 +177,12 @@ def test_topics_that_no_table_can_follow_are_refused_by_name(world: World) -> No
 
 
 def test_no_topic_gets_a_table_where_the_loader_keeps_its_own(world: World) -> None:
-    topics = ("_headworks", "headworks-quarantine")
+    topics = (
+        "_headworks",
+        "headworks-quarantine",
+        "headworks.completeness",
+        "headworks.self.test",
+    )
     for topic in topics:
         world.register(topic, V1)
         world.log.append(topic, encoded(V1, {"at": 0, "n": 1}, world.subjects[topic][0].schema_id))
@@ -184,7 +202,7 @@ def test_a_change_that_files_cannot_follow_leaves_offsets_where_they_were(world:
     world.log.append("other", encoded(V1, {"at": 0, "n": 5}, 2))
     report = Load(world.context()).run()
     assert "column n cannot change from int to string" in report.refused[0].reason
-    assert "fix: `headworks load rebuild clicks` writes" in report.refused[0].reason
+    assert "fix: `headworks load rebuild clicks` rewrites" in report.refused[0].reason
     assert [t.topic for t in report.topics] == ["other"]
     last = world.context().log.latest()
     assert last is not None
@@ -198,7 +216,10 @@ def test_a_new_schema_alone_evolves_the_table(world: World) -> None:
     world.register("clicks", V2)
     report = Load(world.context()).run()
     assert (report.number, report.rows) == (2, 0)
-    assert "WHEN _load < 2 THEN 'mouse' ELSE `how` END" in world.catalog.views["clicks"]
+    assert (
+        "WHEN coalesce(`_written`, `_load`) < 2 THEN 'mouse' ELSE `how` END"
+        in world.catalog.views["clicks"]
+    )
     assert Load(world.context()).run().number == 2
 
 
@@ -356,8 +377,9 @@ def test_a_metastore_that_fails_after_the_commit_is_caught_up_with(world: World)
     world.register("clicks", V1)
     click(world, 0)
     working, world.catalog = world.catalog, Locked()
-    with pytest.raises(UsageError, match="the metastore is locked"):
-        Load(world.context()).run()
+    (left,) = Load(world.context()).run().refused
+    assert left.topic == "clicks"
+    assert "table clicks cannot be changed: the metastore is locked; " in left.reason
     world.catalog = working
     click(world, 1)
     assert Load(world.context()).run().number == 2

@@ -11,19 +11,22 @@ from typing import Any
 
 import pytest
 
+from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.transaction import LoaderContext
 from hadoop_loader._fetch.position import RewindPosition
 from hadoop_loader._operations.compact import Compaction
+from hadoop_loader._operations.drop import Drop
+from hadoop_loader._operations.erase import Erase, EraseCondition
 from hadoop_loader._operations.load import Load
 from hadoop_loader._operations.rebuild import Rebuild
+from hadoop_loader._operations.retention import TableRetention
 from hadoop_loader._operations.rewind import Rewind
 from hadoop_loader._operations.status import warehouse_status
-from hadoop_loader._spark.jobs import SparkJobs
 from hadoop_loader._storage.filesystem import AnyPath
 from hadoop_loader._tables.columns import ListColumn, ScalarColumn, StructColumn, StructField
 from hadoop_loader._tables.hive_catalog import HiveCatalog
 from headworks.errors import IncompatibleError
-from tests.hadoop_loader.memory import MemoryJobs, World, encoded
+from tests.hadoop_loader.memory import World, encoded
 from tests.hadoop_loader.test_loading import DAY, V1, V2, Killed, click, killer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
@@ -37,17 +40,6 @@ EITHER: Any = {
 TEXT: Any = {**V1, "fields": [V1["fields"][0], {"name": "n", "type": "boolean"}]}
 
 
-class Jobs(MemoryJobs):
-    """Bins and rewrites in this process, queries in Spark."""
-
-    def __init__(self, world: World, spark: Any) -> None:
-        super().__init__(world.log)
-        self._export = SparkJobs(spark, {}).export
-
-    def export(self, query: str, folder: AnyPath) -> None:
-        self._export(query, folder)
-
-
 @pytest.fixture
 def context(world: World, spark: Any, place: AnyPath, tmp_path: Path) -> LoaderContext:
     world.root = place / "ware house%20"
@@ -55,7 +47,7 @@ def context(world: World, spark: Any, place: AnyPath, tmp_path: Path) -> LoaderC
     catalog = HiveCatalog(spark, f"{name}_files", name)
     tmp_path.joinpath(f"self-test-{spark.version}.passed").touch()
     catalog.prepare(tmp_path)
-    return replace(world.context(), jobs=Jobs(world, spark), catalog=catalog)
+    return replace(world.context(), catalog=catalog)
 
 
 def view(context: LoaderContext) -> str:
@@ -97,6 +89,32 @@ def test_readers_see_every_row_once_all_the_while(
     assert set(seen) == {(12, 12)}
     rows = spark.sql(f"SELECT n, how, _load FROM {view(context)} ORDER BY n").collect()
     assert [(r.n, r.how) for r in rows] == [(n, "mouse") for n in range(12)]
+
+
+def test_rows_days_and_tables_leave_the_metastore(
+    world: World, context: LoaderContext, spark: Any
+) -> None:
+    world.register("clicks", V1)
+    for n in range(6):
+        click(world, n, at=n * DAY)
+    Load(context).run()
+    world.register("clicks", V2)
+    Load(context).run()
+    count = f"SELECT count(*), min(n), max(how) FROM {view(context)}"
+    assert Compaction(context, min_small_files=99, every=True).run().settled == 1
+    assert spark.sql(count).collect() == [(6, 0, "mouse")]
+    assert Erase(context).run(EraseCondition.parse("n = 0")).rows == {"clicks": 1}
+    assert spark.sql(count).collect() == [(5, 1, "mouse")]
+    later = replace(context, now=lambda: 5.5 * 86_400, policy=Policy(keep_days=2))
+    assert TableRetention(later).run_after().rows == 2
+    assert spark.sql(count).collect() == [(3, 3, "mouse")]
+    click(world, 9, at=DAY)
+    Load(context).run()
+    assert spark.sql(count).collect() == [(4, 3, "mouse")]
+    Drop(context).run("clicks", reload=True)
+    assert not spark.catalog.tableExists(view(context))
+    Load(context).run()
+    assert spark.sql(count).collect() == [(7, 0, "mouse")]
 
 
 def test_a_view_is_there_while_it_is_replaced(context: LoaderContext, spark: Any) -> None:
@@ -185,7 +203,7 @@ def test_a_table_that_cannot_follow_is_rebuilt(
     done = len(list((world.root / "clicks__2").glob("*/*.parquet")))
     with pytest.raises(Killed):
         Rebuild(replace(context, on_step=killer("staged"))).run("clicks")
-    left = {p.name for p in (world.root / ".rebuild").glob("clicks/*/*/part-*.parquet")}
+    left = {p.name for p in (world.root / ".rebuild").glob("clicks/*/*/*/load-*.parquet")}
     seen: list[tuple[str, int]] = []
 
     def look(step: str) -> None:

@@ -35,7 +35,7 @@ def clicks(world: World) -> World:
     return world
 
 
-def test_what_was_staged_goes_only_when_nobody_can_commit_it(clicks: World) -> None:
+def test_staged_files_are_removed_only_when_no_loader_can_commit_them(clicks: World) -> None:
     """A loader falls asleep in front of its commit; another has come, and gone, meanwhile."""
     asleep = clicks.context(fenced=False)
 

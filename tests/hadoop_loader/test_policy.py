@@ -103,7 +103,7 @@ def test_a_limit_is_a_share_or_a_number(text: str, rows: int, bad: int, broken: 
     assert limit.exceeded_by(rows, bad) is broken
 
 
-def test_a_limit_is_told_as_it_was_given() -> None:
+def test_a_limit_is_printed_as_it_was_given() -> None:
     given = {"5%": "5% of its messages", "0.5%": "0.5% of its messages", "200": "200 messages"}
     assert {text: str(QuarantineLimit.parse(text)) for text in given} == given
 
@@ -146,7 +146,7 @@ def test_the_report_is_kept_with_the_commit(world: World) -> None:
     assert kept["ungoverned"] == ["wild"]
 
 
-def test_status_knows_what_the_last_run_left_out_though_it_committed_nothing(world: World) -> None:
+def test_status_shows_the_skipped_topics_of_a_run_without_a_commit(world: World) -> None:
     node = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": "Node"}]}
     world.register("loops", node)
     world.log.append("loops", b"")
@@ -268,7 +268,7 @@ def test_a_dead_session_that_cannot_be_closed_ends_no_loop() -> None:
     assert told == ["dead 1", "stuck 1", "loaded 1"]
 
 
-def test_a_session_that_died_between_two_runs_is_opened_anew_before_the_next() -> None:
+def test_a_dead_session_is_reopened_before_the_next_run() -> None:
     clock, log = Clock(), []
     opened: list[FakeLoader] = []
 

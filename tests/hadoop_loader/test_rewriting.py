@@ -173,7 +173,8 @@ def test_compaction_changes_files_and_nothing_else(world: World) -> None:
     key = lambda row: row["n"]  # noqa: E731
     kept = json.loads((world.root / f"_headworks/commits/{done.number:08d}.report").read_text())
     assert (kept["kind"], kept["files_before"], kept["files_after"]) == ("compact", 6, 1)
-    filled = [{"how": None, **row} for row in before]
+    written = {row["n"]: 7 if row["_load"] < 4 else row["_load"] for row in before}
+    filled = [{"how": "mouse", **row, "_written": written[row["n"]]} for row in before]
     assert sorted(world.rows("clicks"), key=key) == sorted(filled, key=key)
     click(world, 6, at=6, schema=V2, schema_id=2)
     load(world)
@@ -185,7 +186,7 @@ def test_compaction_changes_files_and_nothing_else(world: World) -> None:
     assert audited(world) == {"loaded": 7}
 
 
-def test_a_run_compacts_what_it_has_touched_once_it_is_min_small_files(
+def test_a_run_compacts_touched_partitions_with_enough_small_files(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Warehouse, "_open_context", lambda self: world.context())
@@ -218,7 +219,7 @@ def test_a_run_compacts_what_it_has_touched_once_it_is_min_small_files(
     assert told.number == reports[-1].number + 1
     kept = world.context().log.last_run()
     assert kept is not None
-    assert kept["compacted"] == asdict(told)
+    assert kept["compacted"] == {**asdict(told), "refused": []}
     assert numbers(world) == [0] * (MIN_SMALL_FILES + 1) + [1] * MIN_SMALL_FILES
     assert audited(world) == {"loaded": 2 * MIN_SMALL_FILES + 1}
 
@@ -229,7 +230,7 @@ def files_of_readers(world: World) -> Iterator[AnyPath]:
         yield from sorted_glob(folder, "[!._]*")
 
 
-def test_what_was_replaced_goes_when_nobody_can_be_reading_it(world: World) -> None:
+def test_replaced_files_are_removed_after_the_grace_period(world: World) -> None:
     for n in range(3):
         click(world, n)
         load(world)
@@ -259,7 +260,7 @@ def test_a_crash_while_the_old_is_removed_is_taken_up(world: World) -> None:
     assert numbers(world) == [0]
 
 
-def test_what_a_late_recovery_replaces_stays_for_those_who_read_it(world: World) -> None:
+def test_files_that_a_late_recovery_replaces_stay_for_their_readers(world: World) -> None:
     click(world, 0)
     load(world)
     with pytest.raises(Killed):

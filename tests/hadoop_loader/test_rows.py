@@ -56,7 +56,9 @@ def datum(schema: Json, row: Any) -> Any:
         ({"type": "array", "items": IN}, [{"m": [("k", None)]}], r"column c\[\]\.m\{\} is null"),
     ],
 )
-def test_what_does_not_fit_is_told_with_its_column(type_: Json, value: Any, told: str) -> None:
+def test_a_value_that_does_not_fit_is_reported_with_its_column(
+    type_: Json, value: Any, told: str
+) -> None:
     with pytest.raises(ValueError, match=f"^.*{told}"):
         datum(record({"name": "c", "type": type_}), {"c": value})
 

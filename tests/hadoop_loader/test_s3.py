@@ -63,7 +63,7 @@ def test_a_place_of_s3_has_the_names_of_a_path(s3: Service) -> None:
         parse_path("s3:///x")
 
 
-def test_a_task_is_told_where_s3_is_and_no_credentials(s3: Service, root: S3Path) -> None:
+def test_a_task_carries_the_s3_endpoint_and_no_credentials(s3: Service, root: S3Path) -> None:
     sent = pickle.dumps(root)
     assert pickle.loads(sent).bucket.endpoint == s3.url
     assert b"test" not in sent
@@ -227,7 +227,7 @@ def test_a_store_without_conditional_writes_is_refused(
             S3Lock(root / "_headworks" / "lease")
 
 
-def test_one_loader_at_a_time_and_the_next_one_is_told_whose_it_is(root: S3Path) -> None:
+def test_a_second_loader_is_refused_with_the_holder(root: S3Path) -> None:
     first = S3Lock(root / "lease", LIVELY)
     with pytest.raises(UsageError, match=rf"in use by another loader, process {os.getpid()} on "):
         S3Lock(root / "lease")

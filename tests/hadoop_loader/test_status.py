@@ -41,7 +41,7 @@ def test_status_without_a_broker_says_the_rest(
 ) -> None:
     monkeypatch.setattr(status, "KafkaLog", partial(KafkaLog, timeout=1))
     topic = stage.topic("alone")
-    with pytest.raises(UsageError, match="is no warehouse"):
+    with pytest.raises(UsageError, match="is not a warehouse"):
         warehouse_status(stage.root / "other")
     stage.send(topic, 0, 1, 7)
     stage.load()

@@ -86,7 +86,7 @@ def asked(client: RegistryClient, *topics: str) -> dict[str, Sequence[WriterSche
     return {topic: require_versions(topic, told) for topic in topics}
 
 
-def test_one_listing_says_of_many_topics_what_asking_for_each_says(client: Counted) -> None:
+def test_one_listing_equals_a_request_per_topic(client: Counted) -> None:
     expected = registered(client, 40)
     absent = f"none{next(_numbers)}"
     client.asked.clear()
@@ -146,7 +146,7 @@ def test_a_registry_without_lists_is_asked_for_each_version(
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_who_may_not_read_a_subject_is_told_so_and_not_that_it_is_ungoverned(
+def test_a_forbidden_subject_is_reported_as_forbidden_and_not_as_ungoverned(
     client: Counted, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     expected = registered(client, 12)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from hadoop_loader._fetch.damage import DamageReport
 from hadoop_loader._fetch.kafka_log import FetchedMessage
-from hadoop_loader._fetch.ranges import DEFAULT_RECORD_BYTES, FetchRange
-from hadoop_loader._jit.backend import BackendSelector
-from hadoop_loader._operations.load import make_tasks
+from hadoop_loader._fetch.ranges import FetchRange
 from hadoop_loader._tasks import load_task
 from hadoop_loader._tasks.load_task import LoadTask, TopicPlan, WriterSchema, run_load_task
 from tests.hadoop_loader.memory import MemoryLog, encoded
@@ -29,9 +27,11 @@ class Asked(MemoryLog):
         super().__init__()
         self.groups: list[list[FetchRange]] = []
 
-    def fetch(self, ranges: Sequence[FetchRange]) -> Iterator[tuple[str, list[FetchedMessage]]]:
+    def fetch(
+        self, ranges: Sequence[FetchRange], damage: DamageReport | None = None
+    ) -> Iterator[tuple[str, list[FetchedMessage]]]:
         self.groups.append(list(ranges))
-        found = list(super().fetch(ranges))
+        found = list(super().fetch(ranges, damage))
         for half in (0, 1):
             for topic, messages in found:
                 yield topic, messages[half::2]
@@ -72,19 +72,3 @@ def test_topics_of_which_there_is_little_are_read_together(
         rows = pq.ParquetFile(Path(file.path)).read().to_pylist()
         assert len(rows) == file.rows == sizes[file.topic]
         assert {row["n"] for row in rows} == {100 * number + n for n in range(file.rows)}
-
-
-def test_a_task_of_much_is_read_by_compiled_loops_from_its_first_message(tmp_path: Path) -> None:
-    writer = WriterSchema(1, 1, json.dumps(V1))
-    plans = {"a": TopicPlan("a", "a", "a", writer, (writer,))}
-    log = MemoryLog()
-    log.append("a", encoded(V1, {"at": 0, "n": 1}, 1))
-    for number, (size, much) in enumerate(((4999, False), (5000, True)), 1):
-        [made] = make_tasks(
-            [FetchRange("a", 0, 0, size)], plans, None, number, tmp_path / str(number), 1
-        )
-        assert made.expected == size * DEFAULT_RECORD_BYTES
-        backend = BackendSelector(int(5000 * DEFAULT_RECORD_BYTES))
-        made.staging.mkdir()
-        run_load_task(replace(made, ranges=(FetchRange("a", 0, 0, 1),)), log, backend)
-        assert backend.use_compiled(0) is much

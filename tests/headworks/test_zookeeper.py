@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headworks._cli.stack.embedded_zookeeper import Ensemble, Server
 from headworks._zookeeper import (
     BrokerNode,
     BrokerWatch,
@@ -29,7 +28,7 @@ from headworks._zookeeper import (
 from headworks._zookeeper.session import kazoo
 from headworks.errors import CorruptError, UnreachableError, UsageError
 from tests.consumer_sdk.zookeeper_group.cluster import eventually
-from tests.ensemble import ensemble
+from tests.ensemble import Ensemble, Server, ensemble
 
 pytestmark = pytest.mark.unit
 
@@ -148,7 +147,7 @@ def test_without_kazoo_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.contract
-def test_nobody_answers() -> None:
+def test_an_unreachable_zookeeper_is_reported() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -163,7 +162,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
 
 
 @pytest.mark.contract
-def test_a_chroot_is_made_by_who_says_so_only(zookeeper: Ensemble) -> None:
+def test_a_chroot_is_created_only_on_request(zookeeper: Ensemble) -> None:
     with pytest.raises(UsageError, match="/nobody"):
         open_session(f"{zookeeper.address}/nobody")
     with open_session(f"{zookeeper.address}/somebody", create_chroot=True) as first:
@@ -232,10 +231,10 @@ def test_three_servers_elect_another_leader(tmp_path: Path) -> None:
 
 _PARENT = """
 import pathlib, sys, time
-from headworks._cli.stack.embedded_zookeeper import Ensemble, Server
-ensemble = Ensemble(pathlib.Path(sys.argv[1]))
-ensemble.start()
-print(ensemble.servers[0].port, flush=True)
+from headworks._cli.stack.embedded_zookeeper import EmbeddedZooKeeper
+server = EmbeddedZooKeeper(pathlib.Path(sys.argv[1]))
+server.start()
+print(server.port, flush=True)
 time.sleep(600)
 """
 

@@ -13,6 +13,7 @@ import java.util.Collection;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Objects;
 import java.util.Properties;
 import java.util.Set;
@@ -25,12 +26,14 @@ import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.GroupListing;
+import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.CommitFailedException;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
@@ -39,19 +42,24 @@ import org.apache.kafka.clients.consumer.NoOffsetForPartitionException;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
-import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.GroupNotEmptyException;
 import org.apache.kafka.common.errors.InvalidConfigurationException;
+import org.apache.kafka.common.errors.InvalidReplicaAssignmentException;
 import org.apache.kafka.common.errors.InvalidTopicException;
+import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+import org.apache.kafka.common.errors.UnknownTopicIdException;
 import org.apache.kafka.common.errors.UnsupportedVersionException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -90,11 +98,14 @@ public final class JavaClient {
                 client.group("org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
             case "static-members" -> client.staticMembers();
             case "fenced-member" -> client.fencedMember();
+            case "consumer-protocol" -> client.consumerProtocol();
+            case "changing-over" -> client.changingOver();
             case "positions" -> client.positions();
             case "topics" -> client.topics();
             case "configs" -> client.configs();
             case "groups" -> client.groups();
             case "records" -> client.records();
+            case "transactions" -> client.transactions();
             case "refusals" -> client.refusals();
             default -> throw new IllegalArgumentException("no scenario " + arguments[1]);
         }
@@ -220,6 +231,84 @@ public final class JavaClient {
         check(List.of(), lost, "partitions lost without being revoked");
     }
 
+    /** The protocol of KIP-848: the broker assigns. */
+    private void consumerProtocol() throws Exception {
+        String topic = newTopic("assigned", 4);
+        fill(topic, 4, 5);
+        Set<String> seen = new HashSet<>();
+        try (KafkaConsumer<byte[], byte[]> one = assigned("assigned", "client.id", "me")) {
+            one.subscribe(List.of(topic));
+            until(() -> poll(one, seen) && seen.size() == 20, "one member reads all");
+            one.commitSync();
+            KafkaConsumer<byte[], byte[]> two = assigned("assigned", "group.instance.id", "two");
+            try (Admin admin = admin()) {
+                two.subscribe(List.of(topic));
+                until(() -> poll(one, seen) & poll(two, seen)
+                    && one.assignment().size() == 2 && two.assignment().size() == 2, "2 and 2");
+                fill(topic, 4, 5);
+                until(() -> poll(one, seen) & poll(two, seen) && seen.size() == 40, "both read");
+                one.commitSync();
+                two.commitSync();
+                ConsumerGroupDescription group = admin.describeConsumerGroups(
+                    List.of("java-assigned")).all().get().get("java-assigned");
+                check("Consumer Stable uniform 2", String.join(" ", group.type().toString(),
+                    group.groupState().toString(), group.partitionAssignor(),
+                    "" + group.members().size()), "the description");
+                check(true, admin.listGroups().all().get().stream().anyMatch(
+                    listed -> listed.groupId().equals("java-assigned")
+                        && listed.type().get().toString().equals("Consumer")), "listed by its type");
+                mustFail(GroupNotEmptyException.class, () ->
+                    admin.deleteConsumerGroups(List.of("java-assigned")).all().get());
+                Set<TopicPartition> before = new HashSet<>(two.assignment());
+                two.close();
+                try (KafkaConsumer<byte[], byte[]> again =
+                        assigned("assigned", "group.instance.id", "two")) {
+                    again.subscribe(List.of(topic));
+                    until(() -> poll(one, seen) & poll(again, seen)
+                        && !again.assignment().isEmpty(), "the static member is back");
+                    check(before, again.assignment(), "the partitions that it had");
+                    for (TopicPartition p : again.assignment()) {
+                        check(10L, again.position(p), "position of " + p);
+                    }
+                }
+            }
+        }
+        newTopic("assigned-too", 1);
+        Set<String> again = new HashSet<>();
+        try (KafkaConsumer<byte[], byte[]> all =
+                assigned("expression", "group.remote.assignor", "range")) {
+            all.subscribe(new SubscriptionPattern("java-assigned.*"));
+            until(() -> poll(all, again) && again.size() == 40, "an expression finds the topic");
+            check(5, all.assignment().size(), "partitions of both topics");
+        }
+    }
+
+    /** A group that changes to the protocol of KIP-848 and back, while its members read. */
+    private void changingOver() throws Exception {
+        String topic = newTopic("over", 4);
+        fill(topic, 4, 5);
+        Set<String> seen = new HashSet<>();
+        String cooperative = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor";
+        try (KafkaConsumer<byte[], byte[]> old = member("over", cooperative)) {
+            old.subscribe(List.of(topic));
+            until(() -> poll(old, seen) && seen.size() == 20, "the classic member reads all");
+            old.commitSync();
+            try (KafkaConsumer<byte[], byte[]> next = assigned("over")) {
+                next.subscribe(List.of(topic));
+                until(() -> poll(old, seen) & poll(next, seen)
+                    && old.assignment().size() == 2 && next.assignment().size() == 2, "2 and 2");
+                fill(topic, 4, 5);
+                until(() -> poll(old, seen) & poll(next, seen) && seen.size() == 40, "both read");
+                old.commitSync();
+                next.commitSync();
+            }
+            until(() -> poll(old, seen) && old.assignment().size() == 4, "the group changed back");
+            for (TopicPartition p : old.assignment()) {
+                check(10L, old.position(p), "position of " + p);
+            }
+        }
+    }
+
     private void staticMembers() throws Exception {
         String topic = newTopic("static", 2);
         Set<String> seen = new HashSet<>();
@@ -322,8 +411,24 @@ public final class JavaClient {
             mustFail(UnknownTopicOrPartitionException.class, () -> describe(admin, "nobody"));
             admin.createPartitions(Map.of("java-topics", NewPartitions.increaseTo(5))).all().get();
             until(() -> describe(admin, "java-topics").partitions().size() == 5, "it grows");
-            admin.deleteTopics(List.of("java-topics")).all().get();
+            check(true, admin.listPartitionReassignments().reassignments().get().isEmpty(), "moves");
+            mustFail(InvalidReplicaAssignmentException.class, () ->
+                admin.alterPartitionReassignments(Map.of(new TopicPartition("java-topics", 0),
+                    Optional.of(new NewPartitionReassignment(List.of(9))))).all().get());
+            check(true, admin.listConfigResources().all().get().contains(
+                new ConfigResource(ConfigResource.Type.TOPIC, "java-topics")), "its resource");
+            TopicPartition first = new TopicPartition("java-topics", 0);
+            check(0L, admin.listOffsets(Map.of(first, OffsetSpec.earliestLocal()))
+                .partitionResult(first).get().offset(), "the earliest local offset");
+            Uuid id = made.topicId("java-topics").get();
+            check(id, describe(admin, "java-topics").topicId(), "the id in the description");
+            check("java-topics", describe(admin, id).name(), "the topic with this id");
+            admin.deleteTopics(TopicCollection.ofTopicIds(List.of(id))).all().get();
             until(() -> !names(admin).contains("java-topics"), "the topic is gone");
+            mustFail(UnknownTopicIdException.class, () -> describe(admin, id));
+            var again = admin.createTopics(List.of(asked));
+            check(false, id.equals(again.topicId("java-topics").get()), "the same id again");
+            admin.deleteTopics(List.of("java-topics")).all().get();
             check(1, admin.describeCluster().nodes().get().size(), "nodes");
             check(22, admin.describeCluster().clusterId().get().length(), "cluster id");
         }
@@ -423,22 +528,84 @@ public final class JavaClient {
         }
     }
 
+    // ---- transactions --------------------------------------------------------------------------
+
+    private void transactions() throws Exception {
+        String topic = newTopic("transactions", 2);
+        KafkaProducer<byte[], byte[]> first = producer("transactional.id", "java-transactions");
+        first.initTransactions();
+        ConsumerGroupMetadata group;
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer("offsets")) {
+            group = consumer.groupMetadata();
+        }
+        for (String value : List.of("committed", "aborted", "later")) {
+            first.beginTransaction();
+            for (int partition = 0; partition < 2; partition++) {
+                byte[] data = value.getBytes(StandardCharsets.UTF_8);
+                first.send(new ProducerRecord<>(topic, partition, null, data)).get();
+            }
+            first.sendOffsetsToTransaction(
+                Map.of(new TopicPartition(topic, 0), new OffsetAndMetadata(value.length())),
+                group);
+            if (value.equals("aborted")) {
+                first.abortTransaction();
+            } else {
+                first.commitTransaction();
+            }
+        }
+        first.beginTransaction();
+        first.send(new ProducerRecord<>(topic, 0, null, new byte[1])).get();
+        List<TopicPartition> both = List.of(new TopicPartition(topic, 0), new TopicPartition(topic, 1));
+        check(List.of("committed", "committed", "later", "later"), committed(both), "committed");
+        try (Admin admin = admin()) {
+            var offsets = admin.listConsumerGroupOffsets("java-offsets")
+                .partitionsToOffsetAndMetadata().get();
+            check(5L, offsets.get(both.get(0)).offset(), "the offset of the last commit");
+            var state = admin.describeTransactions(List.of("java-transactions"))
+                .description("java-transactions").get();
+            check("Ongoing", state.state().toString(), "the state");
+            check(Set.of(both.get(0)), state.topicPartitions(), "its partitions");
+            var listed = admin.listTransactions().all().get().stream()
+                .filter(one -> one.transactionalId().equals("java-transactions")).count();
+            check(1L, listed, "listed");
+            var active = admin.describeProducers(List.of(both.get(0)))
+                .partitionResult(both.get(0)).get().activeProducers();
+            check(1L, active.stream().filter(
+                one -> one.currentTransactionStartOffset().isPresent()).count(), "open");
+        }
+        try (KafkaProducer<byte[], byte[]> second =
+                producer("transactional.id", "java-transactions")) {
+            second.initTransactions();
+            mustFail(ProducerFencedException.class, first::commitTransaction);
+            second.beginTransaction();
+            second.send(new ProducerRecord<>(topic, 1, null, "end".getBytes(StandardCharsets.UTF_8)));
+            second.commitTransaction();
+        }
+        first.close(Duration.ZERO);
+        check(List.of("committed", "committed", "end", "later", "later"), committed(both), "at last");
+    }
+
+    private List<String> committed(List<TopicPartition> partitions) {
+        List<String> found = new ArrayList<>();
+        try (KafkaConsumer<byte[], byte[]> consumer =
+                consumer(null, "isolation.level", "read_committed")) {
+            consumer.assign(partitions);
+            consumer.seekToBeginning(partitions);
+            Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
+            while (!partitions.stream().allMatch(p -> consumer.position(p) >= ends.get(p))) {
+                consumer.poll(MOMENT).forEach(
+                    one -> found.add(new String(one.value(), StandardCharsets.UTF_8)));
+            }
+        }
+        found.sort(null);
+        return found;
+    }
+
     // ---- what is not served --------------------------------------------------------------------
 
     private void refusals() throws Exception {
-        String topic = newTopic("refusals", 1);
         long began = System.nanoTime();
-        try (KafkaProducer<byte[], byte[]> producer = producer("transactional.id", "t")) {
-            mustFail(KafkaException.class, producer::initTransactions);
-        }
-        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(properties(
-                "group.id", "new", "group.protocol", "consumer"),
-                new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
-            consumer.subscribe(List.of(topic));
-            mustFail(UnsupportedVersionException.class, () -> consumer.poll(PATIENCE));
-        }
         try (Admin admin = admin()) {
-            mustFail(UnsupportedVersionException.class, () -> admin.listTransactions().all().get());
             mustFail(UnsupportedVersionException.class, () ->
                 admin.describeClientQuotas(
                     org.apache.kafka.common.quota.ClientQuotaFilter.all()).entities().get());
@@ -483,6 +650,12 @@ public final class JavaClient {
         if (assignor != null) {
             all.addAll(List.of("partition.assignment.strategy", assignor));
         }
+        return consumer(group, all.toArray(String[]::new));
+    }
+
+    private KafkaConsumer<byte[], byte[]> assigned(String group, String... more) {
+        List<String> all = new ArrayList<>(Arrays.asList(more));
+        all.addAll(List.of("auto.offset.reset", "earliest", "group.protocol", "consumer"));
         return consumer(group, all.toArray(String[]::new));
     }
 
@@ -539,6 +712,11 @@ public final class JavaClient {
         } catch (InterruptedException | ExecutionException error) {
             throw new AssertionError(error);
         }
+    }
+
+    private static TopicDescription describe(Admin admin, Uuid id) throws Exception {
+        return admin.describeTopics(TopicCollection.ofTopicIds(List.of(id)))
+            .allTopicIds().get().get(id);
     }
 
     private static TopicDescription describe(Admin admin, String topic) {

@@ -37,8 +37,6 @@ from headworks._server.child_process import Service
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
 from tests.interop import maven
 
-__all__ = ["fetch", "java", "start", "version"]
-
 _POM = Path(__file__).parent / "pom.xml"
 _QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 # What bin/kafka-run-class.sh of a Kafka release gives a server.

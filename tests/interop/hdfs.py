@@ -25,8 +25,6 @@ from headworks._server.child_process import Service
 from headworks.errors import RefusedError, UnreachableError
 from tests.interop import maven
 
-__all__ = ["VARIABLE", "fetch", "start", "version"]
-
 VARIABLE = "HEADWORKS_TEST_WAREHOUSE"
 _POM = Path(__file__).parent / "hdfs.xml"
 _MAIN = "org.apache.hadoop.test.MiniDFSClusterManager"

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from headworks._server import child_process
 
-__all__ = ["VARIABLE", "is_apache_kafka", "log_folder", "start_in_place"]
-
 VARIABLE = "HEADWORKS_TEST_BROKER"
 _CHOICES = ("headworks", "apache-kafka")
 _CONFIG = {

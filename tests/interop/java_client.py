@@ -16,8 +16,6 @@ from headworks.errors import UsageError
 from tests.broker.clients import Message
 from tests.interop import apache_kafka
 
-__all__ = ["JavaClient", "compile_client"]
-
 _SOURCE = Path(__file__).parent / "JavaClient.java"
 _DEADLINE = 120.0
 

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from headworks.errors import UnreachableError, UsageError
 
-__all__ = ["bound", "fetch"]
-
 
 def fetch(pom: Path, name: str, label: str) -> list[Path]:
     """The jars that a POM names and all that they need; fetched once, then from the cache.

@@ -9,8 +9,6 @@ from hadoop_loader._fetch.position import RewindPosition
 from hadoop_loader._spark import sql as hive_sql
 from tests.hadoop_loader.test_killed import Stack
 
-__all__ = ["WANTED", "all_there"]
-
 WANTED = "count(*) AS n, count(DISTINCT _partition, _offset) AS messages, sum(n) AS total"
 
 

@@ -32,8 +32,6 @@ from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
 from tests.interop import maven
 
-__all__ = ["BUCKET", "LISTED", "configure", "jars", "start"]
-
 BUCKET = "headworks"
 # What a listing has at most; of S3 itself it is a thousand.
 LISTED = 20

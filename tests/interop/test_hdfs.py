@@ -53,7 +53,7 @@ def root(hdfs: Service, request: pytest.FixtureRequest) -> HdfsPath:
     return hdfs_path(f"hdfs://{hdfs.address}/{request.node.name}")
 
 
-def test_one_loader_at_a_time_and_the_next_one_is_told_whose_it_is(root: HdfsPath) -> None:
+def test_a_second_loader_is_refused_with_the_holder(root: HdfsPath) -> None:
     folder = root / "loaders"
     first = HdfsLock(folder)
     with pytest.raises(UsageError, match=rf"in use by another loader, process {os.getpid()} on "):

@@ -6,9 +6,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from headworks._server.child_process import Service
-from tests.broker.clients import CONSUMERS, KCAT, PRODUCERS
+from tests.broker.clients import CONSUMERS, PRODUCERS
 from tests.broker.test_clients import FULL, LIBRARIES, PLAIN
 from tests.interop.java_client import JavaClient
+from tests.tools import needs
 
 # kafka-python reads its schemas in a way that Python deprecates
 pytestmark = [
@@ -25,11 +26,14 @@ SCENARIOS = [
     "cooperative-group",
     "static-members",
     "fenced-member",
+    "consumer-protocol",
+    "changing-over",
     "positions",
     "topics",
     "configs",
     "groups",
     "records",
+    "transactions",
 ]
 
 
@@ -66,7 +70,7 @@ def test_what_libraries_wrote_java_reads(
     assert java_client.read(broker.address, topic, len(expected)) == expected
 
 
-@pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
+@needs("kcat")
 def test_kcat_and_java_read_each_other(java_client: JavaClient, broker: Service) -> None:
     topic = one_partition(broker.address, "java-to-kcat")
     java_client.send(broker.address, topic, PLAIN, "none")

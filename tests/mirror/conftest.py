@@ -17,8 +17,9 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Clusters:
-    """Two to copy from, one to copy into."""
+    """Two to copy from, one to copy into; `folder` holds the data of each under its name."""
 
+    folder: Path
     east: child_process.Service
     west: child_process.Service
     target: child_process.Service
@@ -32,7 +33,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
         start_in_place(folder / "west") as west,
         start_in_place(folder / "target") as target,
     ):
-        yield Clusters(east, west, target)
+        yield Clusters(folder, east, west, target)
 
 
 @pytest.fixture(scope="package")

@@ -11,8 +11,6 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tests.soak.mirror import end_offsets, read_all
 
-__all__ = ["Sent", "content", "copied", "create", "produce", "wait_for"]
-
 SECONDS = 120.0
 
 

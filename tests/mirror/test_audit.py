@@ -73,7 +73,7 @@ def test_every_message_of_every_source_is_accounted_for(
 
     def balance() -> Balance | None:
         found = read_ledger(target, registry.url).balances(f"mirror:{topic}", topic)
-        sums = (sum(row.sent for row in found), sum(row.accounted for row in found))
+        sums = (sum(row.delivered for row in found), sum(row.accounted for row in found))
         return found[0] if sums == (400, 400) and all(row.complete for row in found) else None
 
     assert wait_for(balance, "the balance").referenced

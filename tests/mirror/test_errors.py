@@ -11,10 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from headworks._server import child_process
+from tests.damage import batches, flip_bit, produce_batches, segment
 from tests.mirror.conftest import Clusters
 from tests.mirror.messages import SECONDS, Sent, copied, create, produce, wait_for
 from tests.mirror.test_copying import page
@@ -44,7 +45,7 @@ def test_a_message_that_is_too_large_stops_it_by_name_or_is_left_out(
     messages = [Sent(0, None, os.urandom(size)) for size in sizes]
     produce(source, topic, messages)
     stopped = mirror(*given(clusters, topic))
-    assert stopped.process.wait(SECONDS) == 2
+    assert stopped.process.wait(SECONDS) == 4
     words = (tmp_path / "mirror.log").read_text()
     assert f"error: {topic} partition 0 offset 3 is too large for the target" in words
     assert "--skip-too-large" in words
@@ -86,6 +87,33 @@ def test_what_the_source_no_longer_has_is_never_skipped_silently(
     assert values == [b"%d" % n for n in (*range(10), *range(20, 30))]
 
 
+def test_a_damaged_batch_is_never_copied(
+    clusters: Clusters, mirror: Mirror, prefix: str, tmp_path: Path
+) -> None:
+    """Everything before it arrives first; with --skip-damaged everything after it, too."""
+    source, target, topic = clusters.east.address, clusters.target.address, prefix + "rotten"
+    values = [b"value-%04d-abcdefghijklmnop" % n for n in range(40)]
+    produce_batches(source, topic, values)
+    path = segment(clusters.folder / "east", topic)
+    flip_bit(path, batches(path)[2])
+
+    stopped = mirror(*given(clusters, topic))
+    assert stopped.process.wait(SECONDS) == 1
+    words = (tmp_path / "mirror.log").read_text()
+    assert f"error: {topic} partition 0 offset 20: the record batch there is damaged" in words
+    assert "--skip-damaged" in words
+    assert [m.value() for m in copied(target, topic, 0, 20)] == values[:20]
+
+    running = mirror(*given(clusters, topic), "--skip-damaged", metrics="127.0.0.1:0")
+    kept = values[:20] + values[30:]
+    assert [m.value() for m in copied(target, topic, 0, 30)] == kept
+    count = f'mirror_damaged_total{{source="{source}",topic="{topic}"}} 10.0'
+    wait_for(lambda: count in page(running), "the count")
+    wait_for(
+        lambda: committed(source, f"headworks-mirror-{topic}", topic, 1) == {0: 40}, "the commit"
+    )
+
+
 def test_a_topic_that_is_deleted_on_the_target_comes_again(
     clusters: Clusters, mirror: Mirror, prefix: str
 ) -> None:
@@ -98,6 +126,48 @@ def test_a_topic_that_is_deleted_on_the_target_comes_again(
     admin.delete_topics([topic])[topic].result(SECONDS)
     produce(source, topic, [Sent(0, None, b"two")])
     assert copied(target, topic, 0, 1)[-1].value() == b"two"
+
+
+def recreate(address: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    admin.delete_topics([topic])[topic].result(SECONDS)
+    create(address, topic, 1)
+
+
+def test_a_topic_that_is_recreated_on_the_source_is_copied_from_its_beginning(
+    clusters: Clusters, mirror: Mirror, prefix: str, tmp_path: Path
+) -> None:
+    """Offsets of the first topic lie inside the second one, and are not offsets of it."""
+    source, target, topic = clusters.east.address, clusters.target.address, prefix + "again"
+    group = f"headworks-mirror-{topic}"
+    create(source, topic, 1)
+    produce(source, topic, [Sent(0, None, b"old-%d" % number) for number in range(50)])
+    mirror(*given(clusters, topic))
+    wait_for(lambda: committed(source, group, topic, 1) == {0: 50}, "the commit")
+    recreate(source, topic)
+    produce(source, topic, [Sent(0, None, b"new-%d" % number) for number in range(100)])
+    new = {b"new-%d" % number for number in range(100)}
+    wait_for(
+        lambda: new <= {m.value() for m in read_all(target, topic, 0)},
+        "every message of the second topic",
+    )
+    assert f"the source has recreated {topic}" in (tmp_path / "mirror.log").read_text()
+
+
+def test_an_offset_that_was_committed_for_an_earlier_topic_is_not_used(
+    clusters: Clusters, mirror: Mirror, prefix: str
+) -> None:
+    """As by a commit that was on its way while the topic was recreated."""
+    source, target, topic = clusters.east.address, clusters.target.address, prefix + "late"
+    group = f"headworks-mirror-{topic}"
+    create(source, topic, 1)
+    produce(source, topic, [Sent(0, None, b"%d" % number) for number in range(20)])
+    late = Consumer({"bootstrap.servers": source, "group.id": group, "log_level": 0})
+    places = [TopicPartition(topic, 0, 10, "AAAAAAAAAAAAAAAAAAAAAQ")]
+    late.commit(offsets=places, asynchronous=False)
+    late.close()
+    mirror(*given(clusters, topic))
+    assert [m.value() for m in copied(target, topic, 0, 20)] == [b"%d" % n for n in range(20)]
 
 
 def test_each_side_may_go_and_come_back(tmp_path: Path, mirror: Mirror) -> None:

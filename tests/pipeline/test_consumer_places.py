@@ -261,9 +261,9 @@ def test_a_group_counts_itself_into_the_audit(
             found += reading.poll(5.0) is not None
     ledger = read_ledger(broker.address, registry.url)
     rows = ledger.balances(f"consumer:g-{topic.name}", topic.name)
-    timed = [row for row in rows if row.sent]
+    timed = [row for row in rows if row.delivered]
     assert sum(row.accounted for row in rows) == 12
-    assert all(row.complete and row.sent == row.accounted for row in timed)
+    assert all(row.complete and row.delivered == row.accounted for row in timed)
     assert list((tmp_path / "consumer" / f"g-{topic.name}").glob("*.counts")) == []
 
 
@@ -349,6 +349,6 @@ def test_a_signal_ends_the_iteration_and_commits(
         assert again.poll(2.0) is None
 
 
-def test_two_ways_to_say_what_to_read_are_refused(topic: Topic) -> None:
+def test_two_selections_of_topics_are_refused(topic: Topic) -> None:
     with pytest.raises(UsageError, match="either"):
         Consumer[Any](group="g", topics=["a"], matching="b")

@@ -205,9 +205,10 @@ def check(account: Account, child: Child) -> None:
     unknown = row.unresolved + row.failed + row.dropped - (account.sent - account.taken)
     assert row.attempted == account.sent, account
     if not spills:  # what another process sends again is resolved twice, and attempted once
-        assert row.attempted == row.sent + row.failed + row.dropped + row.unresolved, row
+        assert row.attempted == row.delivered + row.failed + row.dropped + row.unresolved, row
+        assert row.in_flight == 0, row
         assert row.failed + row.dropped >= account.sent - account.taken, account
-    assert row.sent <= len(account.log) <= row.sent + max(0, unknown), account
+    assert row.delivered <= len(account.log) <= row.delivered + max(0, unknown), account
     distinct = set(account.log)
     assert len(distinct) <= account.taken
     if spills:  # all but what the queue in memory held
@@ -215,4 +216,4 @@ def check(account: Account, child: Child) -> None:
         assert len(distinct) >= account.taken - held, (len(distinct), account.taken)
     elif child.end != "sigkill" and not unknown:
         assert sorted(distinct) == sorted(account.log)
-        assert len(account.log) == row.sent == account.taken
+        assert len(account.log) == row.delivered == account.taken

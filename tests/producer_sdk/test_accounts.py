@@ -29,7 +29,7 @@ def test_every_end_of_a_process(site: Site, end: str) -> None:
     account = run(site, child)
     check(account, child)
     if end != "sigkill":
-        assert account.balance.sent == account.sent == (1500 if end == "fork" else 500)
+        assert account.balance.delivered == account.sent == (1500 if end == "fork" else 500)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_queue_that_is_full(
     account = run(site, child, bootstrap=hung_broker.address)
     check(account, child)
     if when_full is not WhenFull.SPILL:
-        assert (account.taken, account.balance.sent) == (100, 0)
+        assert (account.taken, account.balance.delivered) == (100, 0)
         assert account.balance.unresolved == 0
 
 
@@ -58,7 +58,7 @@ def test_a_clock_that_goes_backwards(site: Site) -> None:
     child = Child(count=300, clock=tuple(-n % 7 - 1000 * (n % 5 == 0) for n in range(300)))
     account = run(site, child)
     check(account, child)
-    assert account.balance.sent == 300
+    assert account.balance.delivered == 300
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ def test_interceptors_see_an_event_at_every_stage(site: Site) -> None:
     assert len(delivered) == 2
 
 
-def test_an_interceptor_may_refuse_and_is_told_of_failures(site: Site) -> None:
+def test_an_interceptor_may_refuse_events_and_sees_failures(site: Site) -> None:
     class Refusing(Watching):
         def before_encode(self, event: Any) -> Any:
             raise PermissionError(event.user)

@@ -23,6 +23,7 @@ from headworks._audit_counting import window_of
 from headworks._kafka.records.batch import read_header
 from headworks._server import child_process
 from headworks._server.child_process import Service
+from headworks.errors import UnreachableError
 from headworks.registry_client import RegistryClient
 from producer_sdk import Producer, WhenFull
 from producer_sdk._hung_broker import HungBroker
@@ -203,7 +204,7 @@ def test_one_thread_polls_and_none_keeps_the_process(known: Site) -> None:
     assert not {t for t in ours if t.is_alive()}
 
 
-def test_a_registry_that_hangs_keeps_nobody_waiting(
+def test_a_hanging_registry_delays_no_sender(
     known: Site, hung_broker: HungBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patiently = RegistryClient.lookup
@@ -229,6 +230,23 @@ def test_a_registry_that_hangs_keeps_nobody_waiting(
     assert len(log(known)) == 51
 
 
+def test_a_registry_that_hangs_costs_an_unknown_event_one_short_wait(
+    site: Site, hung_broker: HungBroker
+) -> None:
+    to = producer(site, registry=f"http://{hung_broker.address}", events=(), registry_timeout=0.2)
+    waits = []
+    for _ in range(5):
+        began = time.monotonic()
+        with pytest.raises(UnreachableError):
+            to.send(site.visit())
+        waits.append(time.monotonic() - began)
+    assert waits[0] >= 0.2
+    assert sum(waits[1:]) < waits[0], "the first wait is remembered"
+    began = time.monotonic()
+    assert to.close() == 0
+    assert time.monotonic() - began < 3, "nothing waits for the audit's schema either"
+
+
 def test_a_clock_is_only_asked_for_events_without_a_time(tmp_path: Path, site: Site) -> None:
     text = {
         "type": "record",
@@ -244,12 +262,12 @@ def test_a_clock_is_only_asked_for_events_without_a_time(tmp_path: Path, site: S
             assert to.send(plain(n=n))
         assert to.send(site.visit())
     windows = read_ledger(site.bootstrap, site.registry).balances("hadoop", f"{site.topic}-plain")
-    assert {row.window_start: (row.attempted, row.sent) for row in windows} == {
+    assert {row.window_start: (row.attempted, row.delivered) for row in windows} == {
         window_of(int(at * 1000)): (10, 10)
         for at in (5_000_000.0, 1_000.0, 7_200.5, 4_102_444_800.0)
     }
     (timed,) = read_ledger(site.bootstrap, site.registry).balances("hadoop", site.topic)
-    assert (timed.window_start, timed.sent) == (window_of(int(AT.timestamp() * 1000)), 1)
+    assert (timed.window_start, timed.delivered) == (window_of(int(AT.timestamp() * 1000)), 1)
 
 
 def test_a_generated_class_needs_no_avro_library(site: Site) -> None:

@@ -52,7 +52,7 @@ assert held.flush(60) == 0
 """
 
 
-def test_a_child_survives_what_the_parent_left(tmp_path: Path) -> None:
+def test_a_forked_child_survives_the_clients_of_its_parent(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-P", "-c", CLIENTS],
         capture_output=True,

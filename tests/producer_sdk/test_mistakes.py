@@ -155,7 +155,7 @@ def test_a_decimal_that_fits_is_taken(shop: Any, value: str) -> None:
     assert bytes([2 * size]) + expected in encoded
 
 
-def test_a_record_of_another_module_is_told_from_its_namesake(shop: Any) -> None:
+def test_records_of_one_name_in_two_modules_are_distinct(shop: Any) -> None:
     namesake = type("Item", (), {})()
     with pytest.raises(EncodeError, match=r"expected an? [a-z.]+\.Item$"):
         shop.Order.__headworks__.encode(order(shop, item=namesake))

@@ -65,7 +65,10 @@ def test_a_lock_is_written_checked_and_used(
 
 
 def test_a_new_machine_starts_with_the_lock_while_the_registry_is_away(
-    tmp_path: Path, broker: Service, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    broker: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     (tmp_path / "schemas").mkdir()
     text = visit_schema("away-visits", 1)
@@ -83,6 +86,35 @@ def test_a_new_machine_starts_with_the_lock_while_the_registry_is_away(
     options: dict[str, Any] = {"application": "new", "events": (visit,), "close_timeout": 0.5}
     with Producer(broker.address, url, state_dir=tmp_path / "fresh", **options):
         pass
-    (tmp_path / "away_events" / "schemas.lock").unlink()
+    file = tmp_path / "away_events" / "schemas.lock"
+    file.write_text(file.read_text().replace(url, "http://staging"))
+    with pytest.raises(UnreachableError):
+        Producer(broker.address, url, state_dir=tmp_path / "wrong", **options)
+    assert f"schemas.lock has no ids of {url}, only of http://staging" in caplog.text
+    file.unlink()
     with pytest.raises(UnreachableError):
         Producer(broker.address, url, state_dir=tmp_path / "fresher", **options)
+
+
+def test_a_lock_holds_several_registries(tmp_path: Path, registry: Service) -> None:
+    (tmp_path / "schemas").mkdir()
+    text = visit_schema("many-visits", 1)
+    (tmp_path / "schemas" / "visit.avsc").write_text(text)
+    store = f"sqlite:///{tmp_path / 'r.db'}"
+    with child_process.start(
+        ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
+    ) as staging:
+        for url in (staging.url, registry.url):
+            RegistryClient(url).register("other-value", visit_schema(url[-5:], 1))
+            RegistryClient(url).register("many-visits-value", text)
+            assert gen(tmp_path, "--lock", "--registry", url).returncode == 0
+        assert gen(tmp_path, "--check").returncode == 0
+        lock = read_lock(tmp_path / "locked_events" / "schemas.lock")
+        assert lock is not None
+        for url in (staging.url, registry.url):
+            known = RegistryClient(url).lookup("many-visits-value", text)
+            assert known is not None
+            assert lock.registries[url]["many-visits-value"].id == known.id
+    path = tmp_path / "schemas" / "visit.avsc"
+    path.write_text(visit_schema("many-visits", 2))
+    assert gen(tmp_path, "--check").returncode == 1

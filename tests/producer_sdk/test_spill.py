@@ -124,7 +124,9 @@ def test_what_is_delivered_makes_room_while_more_waits(tmp_path: Path) -> None:
             assert spill.append(OutgoingMessage("t", put.to_bytes(4) + bytes(60), None, 1, None))
             put += 1
         found = spill.read(100)
-        assert [int.from_bytes(each.value[:4]) for each in found] == [*range(taken, taken + 100)]
+        assert [int.from_bytes((each.value or b"")[:4]) for each in found] == [
+            *range(taken, taken + 100)
+        ]
         spill.acknowledge()
         taken += 100
         assert not spill.empty
@@ -133,7 +135,7 @@ def test_what_is_delivered_makes_room_while_more_waits(tmp_path: Path) -> None:
     spill.close()
     (again,) = leftover_spills(tmp_path)
     rest = again.read(10_000)
-    assert [int.from_bytes(each.value[:4]) for each in rest] == [*range(taken, put)]
+    assert [int.from_bytes((each.value or b"")[:4]) for each in rest] == [*range(taken, put)]
     again.acknowledge()
     again.close()
     assert list(tmp_path.iterdir()) == []

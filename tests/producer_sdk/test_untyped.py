@@ -22,6 +22,11 @@ TRIP = {
         {"name": "how", "type": "string", "default": "by train"},
         {"name": "way", "type": ["null", WAY], "default": None},
         {"name": "when", "type": ["null", "int", "string"], "default": None},
+        {
+            "name": "left",
+            "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}],
+            "default": None,
+        },
     ],
 }
 
@@ -32,7 +37,7 @@ def trip() -> type[UntypedEvent]:
 
 
 def test_what_has_a_default_may_be_left_out(trip: type[UntypedEvent]) -> None:
-    whole = {"id": 1, "how": "by train", "way": None, "when": None}
+    whole = {"id": 1, "how": "by train", "way": None, "when": None, "left": None}
     encode = trip.__headworks__.encode
     assert encode(trip({"id": 1})) == encode(trip(whole))
 
@@ -46,6 +51,7 @@ def test_what_has_a_default_may_be_left_out(trip: type[UntypedEvent]) -> None:
         ({"id": "x"}, "acme.Trip.id is 'x', expected long"),
         ({"id": 1, "way": {"km": None}}, "acme.Way.km is None, expected int"),
         ({"id": 1, "when": 1.5}, "acme.Trip.when is 1.5, expected null or int or string"),
+        ({"id": 1, "left": "noon"}, "acme.Trip.left is 'noon', expected timestamp-millis"),
         ([1], "it is [1], expected acme.Trip"),
     ],
 )

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from headworks._server import child_process
-from tests.registry.postgresql import Cluster, is_left_out, running_cluster
+from tests.registry.postgresql import Cluster, running_cluster
 from tests.registry.rest import Rest
+from tests.tools import needs
 
-STORES = ["sqlite"] if is_left_out() else ["sqlite", "postgresql"]
+STORES = ["sqlite", pytest.param("postgresql", marks=needs("postgresql"))]
 
 
 def start_registry(folder: Path) -> child_process.Service:

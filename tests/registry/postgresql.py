@@ -1,8 +1,7 @@
 """A PostgreSQL server of the tests' own: the real one, in a folder under /tmp, on a free port.
 
 The server never runs as root (it refuses to), and ends when the test process does, however that
-ends. Without the server's programs the tests that need it fail and say how to install them;
-HEADWORKS_TEST_POSTGRESQL=off leaves these tests out.
+ends. Without the server's programs, the tests that need it are skipped (tests/tools.py).
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import itertools
 import os
 import pwd
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -23,16 +21,8 @@ from pathlib import Path
 import psycopg
 
 from headworks._cli.stack.ports import free_ports
-
-__all__ = ["Cluster", "is_left_out", "running_cluster"]
-
-_INSTALL = "PostgreSQL is not installed: apt-get install postgresql (or set {}=off)"
-_SWITCH = "HEADWORKS_TEST_POSTGRESQL"
-
-
-def is_left_out() -> bool:
-    """Whether whoever runs the tests asked to leave PostgreSQL out."""
-    return os.environ.get(_SWITCH, "").lower() == "off"
+from tests import tools
+from tests.tools import require
 
 
 @dataclass(slots=True)
@@ -81,7 +71,9 @@ class Cluster:
 @contextmanager
 def running_cluster() -> Iterator[Cluster]:
     """A new cluster; it is gone afterwards."""
-    programs = _programs()
+    require("postgresql")
+    programs = tools.postgresql()
+    assert programs is not None
     with tempfile.TemporaryDirectory(prefix="headworks-postgresql-") as folder:
         data = Path(folder) / "data"
         as_user: list[str | Path] = ["setpriv", "--pdeathsig", "INT"]
@@ -114,11 +106,3 @@ def running_cluster() -> Iterator[Cluster]:
             yield cluster
         finally:
             cluster.stop()
-
-
-def _programs() -> Path:
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    on_path = shutil.which("initdb")
-    if not found and on_path is None:
-        raise AssertionError(_INSTALL.format(_SWITCH))
-    return (found[-1] if found else Path(str(on_path)).resolve()).parent

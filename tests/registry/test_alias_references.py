@@ -39,7 +39,7 @@ def test_references_through_an_alias_are_judged_where_they_are_looked_for(tmp_pa
     secret = {"schema": json.dumps(SECRET)}
     reference = {"name": "Secret", "subject": "pub.secret", "version": 1}
     mine = {"schema": json.dumps(MINE), "references": [reference]}
-    with TestClient(app) as client:
+    with TestClient(app, base_url="http://localhost") as client:
         path = "/subjects/:.ctx:pub.secret/versions"
         assert client.post(path, json=secret, auth=root).status_code == 200
         alias = {"alias": ":.ctx:team"}

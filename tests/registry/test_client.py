@@ -120,8 +120,10 @@ def test_refusals_carry_findings(client: RegistryClient) -> None:
 
 def test_levels_and_policies(client: RegistryClient) -> None:
     subject = fresh()
-    default = Compatibility(Level.BACKWARD_TRANSITIVE, Policy.AVRO)
-    assert client.compatibility() == client.compatibility(subject) == default
+    strict = Compatibility(Level.BACKWARD_TRANSITIVE, Policy.STRICT)
+    assert client.compatibility() == client.compatibility(subject) == strict
+    loaded = client.compatibility(f"{subject}-value")
+    assert loaded == Compatibility(Level.BACKWARD_TRANSITIVE, Policy.WAREHOUSE)
     client.set_compatibility(subject, Level.FULL, Policy.STRICT)
     client.set_compatibility(subject, "FORWARD")
     assert client.compatibility(subject) == Compatibility(Level.FORWARD, Policy.STRICT)
@@ -176,7 +178,7 @@ def test_a_long_listing_is_read_in_pages_that_join() -> None:
 
 
 @pytest.mark.parametrize("there", [0, 1, 2, 1000, 1500])
-def test_a_registry_that_knows_no_pages_has_told_everything(there: int) -> None:
+def test_a_registry_without_pages_returns_the_whole_list(there: int) -> None:
     with canned(listed(range(there))) as (url, server):
         assert [one.id for one in RegistryClient(url).list_versions()] == [*range(there)]
         assert len(server.requests) <= 2

@@ -316,7 +316,7 @@ QUESTIONS: list[tuple[str, object, Expected]] = [
     ("/subjects/{stem}.far", RESOLVED, lambda body: body["subject"].startswith(":.")),
     ("/subjects/{stem}.none", SIMPLE, 40401),
     ("/subjects/{s}", '{"type":"nope"}', 42201),
-    ("/subjects/{s}", "", 42201),
+    ("/subjects/{s}", "", 40403),
     # compatibility
     (COMPATIBILITY, WIDER, equals({"is_compatible": True})),
     (COMPATIBILITY, BROKEN, equals({"is_compatible": False})),
@@ -509,7 +509,9 @@ def test_settings_are_honoured(rest: Rest) -> None:
         "defaultMetadata": {"properties": {"a": "default", "b": "default"}},
         "overrideMetadata": {"properties": {"c": "override"}, "sensitive": ["c"]},
         "defaultRuleSet": RULES,
-        "overrideRuleSet": {"encodingRules": [{"name": "e", "kind": "TRANSFORM"}]},
+        "overrideRuleSet": {
+            "encodingRules": [{"name": "e", "kind": "TRANSFORM", "type": "ENCRYPT"}]
+        },
     }
     assert rest("PUT", at, every).body == every
     shown = {**every, "compatibilityLevel": every["compatibility"]}
@@ -540,6 +542,33 @@ def test_settings_are_honoured(rest: Rest) -> None:
     assert rest("GET", at).code == 40408
     assert rest("DELETE", at).code == 40401
     assert rest("PUT", "/config/__EMPTY", {"compatibility": "FULL"}).code == 42208
+
+
+def test_a_change_of_settings_answers_with_all_of_them(rest: Rest) -> None:
+    at = f"/config/{fresh()}"
+    assert rest("PUT", at, {"compatibility": "FULL"}).body == {"compatibility": "FULL"}
+    both = {"compatibility": "FULL", "normalize": True}
+    assert rest("PUT", at, {"normalize": True}).body == both
+    assert rest("PUT", at, {}).body == both
+    assert rest("PUT", at, {"normalize": None}).body == {"compatibility": "FULL"}
+    assert rest("GET", at).body == {"compatibilityLevel": "FULL"}
+
+
+def test_a_global_change_answers_with_the_level_in_force(own: Rest) -> None:
+    level = own("GET", "/config").body["compatibilityLevel"]
+    changed = own("PUT", "/config", {"normalize": False})
+    assert changed.body == {"compatibility": level, "normalize": False}
+    own("DELETE", "/config")
+
+
+def test_an_empty_alias_removes_the_alias(rest: Rest) -> None:
+    subject, target = fresh(), fresh()
+    assert rest.register(target, SIMPLE).status == 200
+    rest("PUT", f"/config/{subject}", {"compatibility": "NONE", "alias": target})
+    assert rest("GET", f"/subjects/{subject}/versions").body == [1]
+    assert rest("PUT", f"/config/{subject}", {"alias": ""}).body == {"compatibility": "NONE"}
+    assert rest("GET", f"/config/{subject}").body == {"compatibilityLevel": "NONE"}
+    assert rest("GET", f"/subjects/{subject}/versions").code == 40401
 
 
 def test_settings_of_a_context_lie_between(rest: Rest) -> None:

@@ -28,8 +28,9 @@ from headworks._registry.operations.settings import SubjectSettings
 from headworks._registry.service.middleware import choose_type
 from headworks._registry.store import RegistryStore
 from headworks._subject import Subject
-from tests.registry.postgresql import Cluster, is_left_out
+from tests.registry.postgresql import Cluster
 from tests.registry.rest import record, text_of
+from tests.tools import needs
 
 pytestmark = pytest.mark.unit
 
@@ -165,7 +166,7 @@ TestCatalogue.settings = settings(max_examples=15, stateful_step_count=20, deadl
 
 
 @pytest.mark.contract
-@pytest.mark.skipif(is_left_out(), reason="HEADWORKS_TEST_POSTGRESQL=off")
+@needs("postgresql")
 def test_the_catalogue_on_postgresql(cluster: Cluster) -> None:
     class OnPostgreSQL(Catalogue):
         def new_store(self) -> str:

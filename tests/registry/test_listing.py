@@ -68,7 +68,7 @@ def listed(reader: RegistryReader, listing: VersionQuery) -> list[tuple[str, int
     "wanted", [VersionFilter(), VersionFilter(deleted=True), VersionFilter(deleted_only=True)]
 )
 @pytest.mark.parametrize("prefix", ["", ":*:", ":.other:", "s0", "s05", "none"])
-def test_a_listing_is_what_its_subjects_say_one_by_one(
+def test_a_listing_equals_its_subjects_one_by_one(
     reader: RegistryReader, wanted: VersionFilter, prefix: str
 ) -> None:
     # A subject with live versions is no subject that was deleted.

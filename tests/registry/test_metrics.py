@@ -123,7 +123,7 @@ def test_labels_are_bounded(running: child_process.Service) -> None:
         assert sample.labels.get("method", "GET") in {"GET", "POST", "PUT", "DELETE", "other"}
 
 
-def test_who_may_scrape_and_what_is_counted_of_guessing(tmp_path: Path) -> None:
+def test_scraping_needs_a_reader_and_failed_logins_are_counted(tmp_path: Path) -> None:
     with start(tmp_path, *write_files(tmp_path)) as running:
         assert urllib3.request("GET", running.url + "/metrics").status == 401
         for headers in (basic("root", "x"), {"Authorization": "Bearer x"}, basic("nobody")):

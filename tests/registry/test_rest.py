@@ -254,6 +254,41 @@ def test_import_takes_the_callers_ids(rest: Rest) -> None:
     assert rest.register(subject, record("id:bytes")).body["id"] == 52
 
 
+RULE = {"name": "r", "kind": "CONDITION", "mode": "WRITE", "type": "CEL"}
+BOTH_WAYS = {"mode": "WRITEREAD", "onFailure": "ERROR,NONE"}
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "words"),
+    [
+        ("domainRules", {"mode": "UPGRADE"}, "the mode UPGRADE; use WRITE, READ, WRITEREAD"),
+        ("encodingRules", {"mode": "UPDOWN"}, "use WRITE, READ, WRITEREAD"),
+        ("migrationRules", {}, "the mode WRITE; use UPGRADE, DOWNGRADE, UPDOWN"),
+        ("migrationRules", {"mode": None}, "the mode WRITEREAD; use UPGRADE"),
+        ("domainRules", {"type": None}, "has no type"),
+        ("domainRules", {"kind": "CHECK"}, "unknown kind; use TRANSFORM, CONDITION"),
+        ("domainRules", {"name": "2nd"}, "a letter or underscore"),
+        ("domainRules", {"name": "a b"}, "a letter or underscore"),
+        ("domainRules", {"name": "r" * 65}, "at most 64"),
+        ("domainRules", {"name": None}, "has no name"),
+        ("domainRules", {"onFailure": "ERROR,NONE"}, "two actions in onFailure"),
+        ("domainRules", {"onSuccess": 1}, "onSuccess that is not a string"),
+        ("domainRules", BOTH_WAYS, None),
+        ("migrationRules", {**BOTH_WAYS, "mode": "UPDOWN"}, None),
+        ("domainRules", {"name": "_a-1", "mode": None, "kind": None}, None),
+    ],
+)
+def test_rules_that_no_client_could_run_are_refused(
+    rest: Rest, part: str, change: dict[str, object], words: str | None
+) -> None:
+    reply = rest.register(fresh(), SIMPLE, ruleSet={part: [{**RULE, **change}]})
+    if words is None:
+        assert reply.status == 200, reply.body
+    else:
+        assert reply.code == 42210
+        assert words in reply.body["message"]
+
+
 def test_metadata_and_rules_are_kept_and_inherited(rest: Rest) -> None:
     subject = fresh()
     metadata = {"properties": {"owner": "web"}, "tags": {"**.id": ["PII"]}}
@@ -463,15 +498,34 @@ def test_the_requests_content_type(rest: Rest) -> None:
         reply = rest("POST", at, raw=body.encode(encoding), headers={"Content-Type": content_type})
         assert reply.status == 200
     assert rest("POST", at, raw=b"a=1", headers={"Content-Type": "text/plain"}).code == 415
+    assert rest("POST", at, raw=body.encode(), headers={"Content-Type": ""}).code == 415
+    assert rest("POST", at, raw=b"").code == 422
     assert rest("POST", at, raw=b"{").code == 400
     assert rest("POST", at, raw=b'{"schema": NaN}').code == 400
     assert rest("POST", at, raw=b"[" * 100_000).code == 400
     assert rest("POST", at, raw=b"\xff").code == 400
     assert rest("POST", at, raw=b"x" * 4_000_001).code == 413
-    assert (
-        rest("POST", at, raw=b"{}", headers={"Content-Type": "application/json; charset=no"}).code
-        == 400
+    for charset in ("no", "rot13", "hex"):
+        headers = {"Content-Type": f"application/json; charset={charset}"}
+        reply = rest("POST", at, raw=b"{}", headers=headers)
+        assert (reply.code, reply.body["message"]) == (
+            400,
+            f"the body is not JSON: '{charset}' is not a charset",
+        )
+
+
+def test_a_very_long_number_is_refused_in_our_words(rest: Rest) -> None:
+    at, digits = f"/subjects/{fresh()}/versions", "9" * 100_000
+    schema = (
+        f'{{"type":"record","name":"R","fields":[{{"name":"a","type":"int","default":{digits}}}]}}'
     )
+    for reply in (
+        rest("POST", at, {"schema": schema}),
+        rest("POST", at, raw=b'{"schema": "", "id": %s}' % digits.encode()),
+    ):
+        assert reply.status in (400, 422)
+        assert "a number has 100,000 digits, and at most 4,300 are read" in reply.body["message"]
+        assert "sys." not in reply.body["message"]
 
 
 def test_large_and_deep_schemas_take_bounded_work(rest: Rest, shared: Service) -> None:

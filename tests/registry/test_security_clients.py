@@ -179,6 +179,6 @@ def test_the_command_line_logs_in(
     assert done.returncode == 0, done.stderr
     monkeypatch.setenv("HEADWORKS_PASSWORD", "hunter2")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
+    assert done.returncode == 4
     assert "check the password of 'root'" in done.stderr
     assert "hunter2" not in done.stderr + done.stdout

@@ -200,7 +200,8 @@ def received(caller: socket.socket) -> bytes:
 
 
 def chunked(size: int) -> Iterator[bytes]:
-    yield b"POST /subjects/s/versions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"POST /subjects/s/versions HTTP/1.1\r\nHost: localhost\r\n"
+    yield head + b"Transfer-Encoding: chunked\r\n\r\n"
     chunk = b" " * 65_536
     for _ in range(size // len(chunk) + 1):
         yield b"%x\r\n%b\r\n" % (len(chunk), chunk)
@@ -260,7 +261,7 @@ def test_a_slow_head_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert silence == b""
 
 
-def test_more_connections_than_there_may_be_are_told_to_try_again(tmp_path: Path) -> None:
+def test_connections_above_the_limit_get_a_503(tmp_path: Path) -> None:
     """503, which every client repeats; when one has gone there is a place again."""
     with start(tmp_path, "--max-connections=2") as one:
         held = [connect(one.address) for _ in range(2)]

@@ -273,7 +273,7 @@ def test_unknown_keys_are_asked_for_rarely() -> None:
     with_keys(provider, storm)
 
 
-def test_a_provider_that_is_away_admits_nobody_new() -> None:
+def test_an_unreachable_provider_admits_no_new_token() -> None:
     known = Signer("known", "ES256")
     provider = Provider(known)
 

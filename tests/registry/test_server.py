@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,10 @@ from headworks._registry.server import bind
 from headworks._server import child_process
 from headworks.errors import UnreachableError, UsageError
 from tests.registry.conftest import start_on, start_registry
-from tests.registry.postgresql import Cluster, is_left_out, running_cluster
+from tests.registry.postgresql import Cluster, running_cluster
 from tests.registry.rest import Rest, record
+from tests.sqlite_store import execute
+from tests.tools import needs
 
 pytestmark = pytest.mark.e2e
 
@@ -63,7 +64,7 @@ def test_a_store_that_does_not_answer() -> None:
     assert "secret" not in str(away.value)
 
 
-@pytest.mark.skipif(is_left_out(), reason="HEADWORKS_TEST_POSTGRESQL=off")
+@needs("postgresql")
 def test_a_store_that_refuses(cluster: Cluster) -> None:
     store = f"postgresql://postgres:secret@127.0.0.1:{cluster.port}/no_such_database"
     with pytest.raises(UsageError, match='database "no_such_database" does not exist') as refused:
@@ -71,7 +72,7 @@ def test_a_store_that_refuses(cluster: Cluster) -> None:
     assert "secret" not in str(refused.value)
 
 
-@pytest.mark.skipif(is_left_out(), reason="HEADWORKS_TEST_POSTGRESQL=off")
+@needs("postgresql")
 def test_a_store_that_goes_and_comes_back() -> None:
     """Meanwhile every answer is a 500 that a client repeats; afterwards all is as it was."""
     with running_cluster() as cluster, start_on(cluster.new_store()) as running:
@@ -89,9 +90,7 @@ def test_a_store_that_goes_and_comes_back() -> None:
 
 def test_a_store_of_a_newer_program(tmp_path: Path) -> None:
     start_registry(tmp_path).stop()
-    with sqlite3.connect(tmp_path / "registry.db") as connection:
-        connection.execute("INSERT INTO schema_migrations VALUES (99, 'later', 0)")
-    connection.close()
+    execute(tmp_path / "registry.db", "INSERT INTO schema_migrations VALUES (99, 'later', 0)")
     with pytest.raises(UsageError, match="the store is at migration 99"):
         start_registry(tmp_path)
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.e2e
 
 BODY = json.dumps({"schema": '"long"'}).encode()
 HEAD = (
-    b"POST /subjects/slow/versions HTTP/1.1\r\nHost: x\r\n"
+    b"POST /subjects/slow/versions HTTP/1.1\r\nHost: localhost\r\n"
     b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(BODY)
 )
 # A registry that waits for what is under way however long a busy machine takes.

@@ -13,6 +13,8 @@ from tests.hadoop_loader import agreement
 from tests.soak import (
     cluster,
     codec,
+    damage,
+    decoders,
     fire,
     fuzz,
     fuzz_login,
@@ -23,7 +25,10 @@ from tests.soak import (
     producers,
     projection,
     siege,
+    slow_handlers,
     spark_cluster,
+    transactions,
+    troubles,
 )
 
 
@@ -35,7 +40,10 @@ def main() -> int:
         ("cuts", "cut its power under load (simulated)"),
         ("cluster", "kill, pause and cut off the brokers of a cluster, and its ZooKeeper"),
         ("loader", "kill the loader at every step of its work"),
+        ("troubles", "fail in one table of a warehouse, and kill the loader beside it"),
         ("mirror", "kill a mirror, and the clusters beside it, under load"),
+        ("transactions", "kill the broker and the clients of transactions"),
+        ("damage", "damage files at rest, and follow the way out that the program names"),
     ):
         one = proofs.add_parser(name, help=what)
         one.add_argument("count", type=int, help="how many times")
@@ -43,9 +51,11 @@ def main() -> int:
         ("parser", "fuzz the parsers in this process"),
         ("fuzz", "fuzz a broker over its sockets"),
         ("membership", "attack a group without a coordinator, over three brokers"),
+        ("slow-handlers", "handle messages slowly, in members that join and leave"),
         ("login", "fuzz what comes before a login to a guarded broker"),
         ("codec", "draw schemas, and encode and decode events of them beside fastavro"),
         ("projection", "draw schemas, and project data of them beside Avro Java"),
+        ("decoders", "damage data of drawn schemas, and decode it compiled and in Python"),
         ("producer", "hurt producers in every way, and count their messages"),
     ):
         one = proofs.add_parser(name, help=what)
@@ -78,17 +88,25 @@ def _run(
     | siege.Report
     | mirror.Report
     | membership.Report
+    | slow_handlers.Report
     | fire.Report
     | agreement.Report
     | cluster.Report
+    | damage.Report
+    | troubles.Report
+    | transactions.Report
 ):
     seed = arguments.seed
     if arguments.proof == "membership":
         return membership.campaign(folder, arguments.minutes * 60, seed)
+    if arguments.proof == "slow-handlers":
+        return slow_handlers.campaign(folder, arguments.minutes * 60, seed)
     if arguments.proof == "login":
         return fuzz_login.fuzz_login(folder, arguments.minutes * 60, seed)
     if arguments.proof == "codec":
         return codec.draw_schemas(folder, arguments.minutes * 60, seed)
+    if arguments.proof == "decoders":
+        return decoders.decode_damage(folder, arguments.minutes * 60, seed)
     if arguments.proof == "projection":
         return projection.compare(folder, arguments.minutes * 60, seed)
     if arguments.proof == "producer":
@@ -101,8 +119,14 @@ def _run(
         return spark_cluster.prove(folder, seed)
     if arguments.proof == "loader":
         return loads.campaign(folder, arguments.count, seed)
+    if arguments.proof == "troubles":
+        return troubles.campaign(folder, arguments.count, seed)
+    if arguments.proof == "transactions":
+        return transactions.campaign(folder, arguments.count, seed)
     if arguments.proof == "mirror":
         return mirror.campaign(folder, arguments.count, seed)
+    if arguments.proof == "damage":
+        return damage.campaign(folder, arguments.count, seed)
     if arguments.proof == "cluster":
         return cluster.campaign(folder, arguments.count, seed)
     if arguments.proof == "audit":

@@ -27,8 +27,6 @@ from tests.broker.cluster import Cluster, ClusterBroker, cluster
 from tests.soak.ledger import Ledger
 from tests.soak.load import Load, read_all
 
-__all__ = ["Report", "campaign"]
-
 _TOPIC = "load"
 _PARTITIONS = 6
 _KEPT = ("librdkafka", "kafka-python")
@@ -39,7 +37,7 @@ _PATIENCE = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a campaign saw; `wrong` must be empty."""
+    """The observations of a campaign; `wrong` must be empty."""
 
     fates: Counter[str]
     acknowledged: int

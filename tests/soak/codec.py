@@ -12,8 +12,6 @@ from pathlib import Path
 from tests.headworks.codec.codec_law import check_codec, check_defaults
 from tests.soak.siege import Report
 
-__all__ = ["draw_schemas"]
-
 _MOST = 20  # what is wrong is wrong often
 
 

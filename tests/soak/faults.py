@@ -17,8 +17,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__: list[str] = []
-
 
 def _inject(folder: Path) -> None:
     full, broken, nameless = folder / "full", folder / "broken", folder / "nameless"

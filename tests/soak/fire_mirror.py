@@ -26,13 +26,12 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from headworks._audit import queries
+from headworks._audit.balance import Balance
 from headworks._audit.store import AuditStore
 from headworks._audit_counting import AUDIT_TOPIC
 from tests.soak.fire_tables import Truth, rows_of_log, truth_of
 from tests.soak.mirror import drain, end_offsets
 from tests.soak.process import PATIENCE, Broker, Child, wait_until
-
-__all__ = ["GONE", "MIRRORED", "Mirrored"]
 
 MIRRORED, GONE = "fire.mirrored", "fire.gone"
 _NAME = "fire"
@@ -165,7 +164,11 @@ class Mirrored:
         doubled = unresolved = 0
         for window in sorted({*truth.sent, *rows}):
             row, open_ = rows.get(window), _unresolved(store, topic, window)
-            audit = (row.expected, row.lost, row.duplicated) if row else (0, 0, 0)
+            audit = (
+                (row.attempted - row.dropped - row.failed, row.missing, row.surplus)
+                if row
+                else (0, 0, 0)
+            )
             ledger = (truth.sent[window], truth.lost[window])
             known, there = audit[2], truth.doubled[window]
             if audit[:2] != ledger or not known <= there <= known + open_:
@@ -174,13 +177,19 @@ class Mirrored:
                     f"{(*ledger, there)}, by the mirror {audit}, unresolved {open_}"
                 )
             doubled, unresolved = doubled + known, unresolved + open_
-        return wrong, _line(topic, truth, sum(r.lost for r in rows.values()), doubled, unresolved)
+        return wrong, _line(
+            topic, truth, sum(r.missing for r in rows.values()), doubled, unresolved
+        )
 
     def put_out(self) -> None:
         """End everything."""
         self.rest()
         if self.source.alive:
             self.source.kill()
+
+
+def _expected(row: Balance) -> int:
+    return row.attempted - row.dropped - row.failed
 
 
 def _unresolved(store: AuditStore, topic: str, window: int) -> int:

@@ -16,8 +16,6 @@ import pyarrow.parquet as pq
 
 from tests.soak.mirror import end_offsets, read_all
 
-__all__ = ["SHOT", "Truth", "rows_of_log", "rows_of_table", "truth_of"]
-
 WINDOW_MS = 600_000
 Identity = tuple[str, int]  # sender and number
 _AT = {"type": "long", "logicalType": "timestamp-millis"}

@@ -20,8 +20,6 @@ from tests.soak.process import Broker
 from tests.soak.requests import frame, random_request, spoil
 from tests.soak.siege import CANARY, SECONDS, Report, besiege
 
-__all__ = ["fuzz_login"]
-
 _HANDSHAKE, _AUTHENTICATE, _VERSIONS, _METADATA, _CREATE_TOPICS = 17, 36, 18, 3, 19
 _LEAST = {"spoiled handshakes": 6, "spoiled logins": 3, "songs of the canary": 6}
 _TOKENS = (

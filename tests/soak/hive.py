@@ -13,8 +13,6 @@ from pathlib import Path
 
 from headworks._cli.stack.ports import free_ports
 
-__all__ = ["java", "metastore", "wait_for"]
-
 _LIMIT = 600.0
 _METASTORE = {
     "datanucleus.schema.autoCreateAll": "true",

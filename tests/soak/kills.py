@@ -24,8 +24,6 @@ from tests.soak.load import GROUP, Load, read_all
 from tests.soak.power import cut_power
 from tests.soak.process import Broker
 
-__all__ = ["Report", "campaign"]
-
 _TOPIC = "load"
 _PARTITIONS = 4
 _KEPT = ("librdkafka", "kafka-python")
@@ -36,7 +34,7 @@ _OFFSET_FETCH = 9
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a campaign saw; `wrong` must be empty."""
+    """The observations of a campaign; `wrong` must be empty."""
 
     kills: int
     during_recovery: int

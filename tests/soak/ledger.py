@@ -21,8 +21,6 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-__all__ = ["Found", "Ledger", "read_value", "value_of"]
-
 _FILLER = b"." * 60
 
 

@@ -18,8 +18,6 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 
 from tests.soak.ledger import Found, Ledger, value_of
 
-__all__ = ["GROUP", "Load", "read_all"]
-
 GROUP = "readers"
 _QUIET = {"log_level": 0}
 _PROMPT: dict[str, Any] = {

@@ -35,8 +35,6 @@ from tests.soak.loads_facts import offsets_of
 from tests.soak.loads_reader import Reader
 from tests.soak.loads_stage import LIMIT, TOPICS, Stage, staged
 
-__all__ = ["Report", "campaign"]
-
 _ANY_TIME, _A_WORKER, _RESTORING = "any time", "one worker", "restoring"
 _KINDS = (*STEPS, *STEPS, *RARE_STEPS, *TASK_STEPS, *[_ANY_TIME] * 6, *[_A_WORKER] * 3)
 _RUN = ("run",)
@@ -52,7 +50,7 @@ _RIVALS = 0.1
 
 @dataclass
 class Report:
-    """What a campaign saw; `wrong` must be empty."""
+    """The observations of a campaign; `wrong` must be empty."""
 
     kills: int = 0
     twice: int = 0

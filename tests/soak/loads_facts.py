@@ -17,8 +17,6 @@ from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._operations.verify import count_rows
 
-__all__ = ["Facts", "Key", "offsets_of"]
-
 Key = tuple[str, int, int]
 
 

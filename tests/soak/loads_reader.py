@@ -16,8 +16,6 @@ from typing import Any
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from tests.soak.loads_facts import Key
 
-__all__ = ["Reader"]
-
 _PAUSE = 3.0
 _LIMIT = 600.0
 _CHANGING = "INCOMPATIBLE_VIEW_SCHEMA_CHANGE"

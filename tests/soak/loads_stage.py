@@ -24,8 +24,6 @@ from tests.hadoop_loader.memory import encoded
 from tests.hadoop_loader.test_loading import HOUR, V1, V2
 from tests.soak.loads_facts import Facts
 
-__all__ = ["LIMIT", "TOPICS", "Stage", "staged"]
-
 TOPICS = ("clicks", "views")
 LIMIT = 900.0
 _BLINK = 0.05

@@ -36,8 +36,6 @@ from tests.consumer_sdk.zookeeper_group.cluster import encoder
 from tests.ensemble import ensemble
 from tests.soak.worker import SESSION_MS
 
-__all__ = ["Report", "campaign"]
-
 _GROUP = "chaos"
 _TOPIC = "load"
 _BROKERS = 3
@@ -70,7 +68,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a campaign saw; `wrong` must be empty."""
+    """The observations of a campaign; `wrong` must be empty."""
 
     attacks: Counter[str]
     acknowledged: int
@@ -230,14 +228,15 @@ class _Pipeline:
         expected = sum(not worker.paused for worker in self.alive)
         assert expected >= joining
         while True:
-            state = groups.described([_GROUP])[_GROUP]
+            state = groups.described([_GROUP])[0]
             members = {member.name for member in state.members}
-            busy = {owner for owner in state.owners.values() if owner in members}
+            owners = [one.owner for one in state.positions if one.owner is not None]
+            busy = members.intersection(owners)
             if (
                 len(members) == expected
-                and len(state.owners) == _PARTITIONS
+                and len(owners) == _PARTITIONS
                 and len(busy) == min(expected, _PARTITIONS)
-                and busy == set(state.owners.values())
+                and busy == set(owners)
             ):
                 return time.monotonic() - began
             assert time.monotonic() - began < _SETTLE, f"not settled: {expected=} {state}"

@@ -34,8 +34,6 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from headworks._server import child_process
 from tests.soak.process import Broker
 
-__all__ = ["Report", "campaign", "committed", "drain", "end_offsets", "judge", "read_all"]
-
 _TOPIC, _PARTITIONS = "load", 3
 _GROUP = "headworks-mirror-soak"
 _SECONDS = 120.0
@@ -49,7 +47,7 @@ _A_KILL = 20_000  # messages sent for each kill, about
 
 @dataclass(slots=True)
 class Report:
-    """What a campaign saw; `wrong` must be empty."""
+    """The observations of a campaign; `wrong` must be empty."""
 
     kills: int = 0
     deaths_of_source: int = 0

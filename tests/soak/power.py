@@ -28,8 +28,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-__all__ = ["cut_power"]
-
 _PAGE = 4096
 
 

@@ -17,8 +17,6 @@ from typing import IO
 
 from headworks._cli.stack.ports import free_ports
 
-__all__ = ["LONGEST", "PATIENCE", "Broker", "Child", "soak", "wait_until"]
-
 LONGEST = 1800.0  # a first load of everything, on a machine that does more besides
 PATIENCE = 600.0  # for anything else: no promise is about how fast a starved machine is
 _ROOT = Path(__file__).parent.parent.parent

@@ -19,8 +19,6 @@ from tests.producer_sdk.accounts import ENDS, Child, check, run
 from tests.producer_sdk.events import new_site
 from tests.soak.siege import Report
 
-__all__ = ["hurt"]
-
 _LONGEST_ABSENCE = 60.0
 _MOST = 10  # what is wrong is wrong often
 

@@ -13,8 +13,6 @@ from pathlib import Path
 from tests.hadoop_loader.agreement import Report, agree
 from tests.headworks.compatibility import oracle as avro_java
 
-__all__ = ["compare"]
-
 _OF_A_PROCESS = 120.0  # seconds
 
 

@@ -15,15 +15,13 @@ from typing import Any
 from crc32c import crc32c
 from kio.serial import entity_writer
 
-from headworks._kafka.protocol.apis import Api
-from headworks._kafka.protocol.message_reader import Shape, shape_of
+from headworks._kafka.protocol.apis import Api, ApiKey
+from headworks._kafka.protocol.message_reader import MessageField, fields_of
 from headworks._kafka.protocol.oldest_versions import REQUESTS
 from headworks._kafka.records import HEADER_SIZE, Record, encode_batch
 from headworks._kafka.records.batch import HEADER
 from headworks._kafka.records.varint import write_unsigned
 from tests.broker.wire import kind
-
-__all__ = ["frame", "random_batch", "random_request", "spoil", "versions"]
 
 TOPICS = ("fuzz-a", "fuzz-b", "fuzz-c", "unknown", "", ".", "x" * 249, "y" * 250, "a/b", "ü" * 90)
 _WORDS = (
@@ -55,7 +53,7 @@ def versions(api: Api) -> range:
 def random_request(api: Api, version: int, random: Random) -> bytes:
     """The body of a valid request: it parses; what it asks for may be impossible."""
     if api.key == 0 and version < 3:
-        message = _message(kind(0, 3, "request"), random)
+        message = _message(kind(ApiKey.PRODUCE, 3, "request"), random)
         return _written(dataclasses.replace(message, transactional_id=None))[2:]
     schema, added = REQUESTS.get((api.key, version), (version, b""))
     body = _written(_message(kind(api.key, schema, "request"), random))
@@ -126,24 +124,24 @@ def _written(message: Any) -> bytes:
 
 
 def _message(of: Any, random: Random) -> Any:
-    return of(**{shape.name: _value(shape, random) for shape in shape_of(of)})
+    return of(**{field.name: _value(field, random) for field in fields_of(of)})
 
 
-def _value(shape: Shape, random: Random) -> Any:
-    if shape.array:
-        if shape.nullable and random.random() < 0.2:
+def _value(field: MessageField, random: Random) -> Any:
+    if field.array:
+        if field.nullable and random.random() < 0.2:
             return None
-        one = shape._replace(array=False, nullable=False)
+        one = field._replace(array=False, nullable=False)
         return tuple(_value(one, random) for _ in range(random.choice((0, 1, 1, 1, 2, 5))))
-    if shape.nested is not None:
-        return _message(shape.nested, random)
-    if shape.nullable and shape.tag is None and random.random() < 0.3:
+    if field.nested is not None:
+        return _message(field.nested, random)
+    if field.nullable and field.tag is None and random.random() < 0.3:
         return None
-    return _scalar(shape, random)
+    return _scalar(field, random)
 
 
-def _scalar(shape: Shape, random: Random) -> Any:
-    name, of = shape.name, shape.kind
+def _scalar(field: MessageField, random: Random) -> Any:
+    name, of = field.name, field.kind
     if of == "string":
         topic = name in ("name", "topic", "topic_names", "resource_name")
         return random.choice(TOPICS if topic and random.random() < 0.9 else _WORDS)

@@ -20,11 +20,10 @@ from random import Random
 
 import psutil
 
+from headworks._kafka.protocol.apis import ApiKey
 from tests.broker.build import batch
 from tests.broker.wire import Wire, fetch, fetched, produce, produced
 from tests.soak.process import Broker
-
-__all__ = ["CANARY", "SECONDS", "Report", "besiege", "sing"]
 
 CANARY = "canary"
 # A bound for every answer and every end: one that a loaded machine keeps, and shorter than the
@@ -143,11 +142,11 @@ def sing(wire: Wire, report: Report, stop: threading.Event, topic: str = CANARY)
     try:
         while not stop.is_set():
             began = time.monotonic()
-            wire.send(0, 7, produce(topic, 0, bytes(batch(1)), acks=-1))
+            wire.send(ApiKey.PRODUCE, 7, produce(topic, 0, bytes(batch(1)), acks=-1))
             if (answer := produced(wire.receive()[1], topic)) != (0, number):
                 report.wrong.append(f"the canary's message {number} was answered {answer}")
                 return
-            wire.send(1, 11, fetch(topic, 0, number))
+            wire.send(ApiKey.FETCH, 11, fetch(topic, 0, number))
             error, end, records = fetched(wire.receive()[1])
             if (error, end) != (0, number + 1) or not records:
                 report.wrong.append(f"the canary read {error}, {end} at {number}")

@@ -26,8 +26,6 @@ from tests.hadoop_loader.memory import encoded
 from tests.hadoop_loader.test_loading import V1
 from tests.soak.hive import java, metastore, wait_for
 
-__all__ = ["Report", "prove"]
-
 _LIMIT = 600.0
 _MESSAGES = 20_000
 _SPARK = "org.apache.spark.deploy"

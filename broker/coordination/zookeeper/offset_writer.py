@@ -14,10 +14,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from headworks._broker.coordination.zookeeper.bridge import Bridge
+from headworks._broker.coordination.zookeeper.async_session import AsyncSession
 from headworks.errors import UnreachableError
-
-__all__ = ["OffsetWriter"]
 
 _MAX_ENTRIES = 1000
 _MAX_BYTES = 300_000  # ZooKeeper refuses requests beyond 1 MB
@@ -28,9 +26,9 @@ _MAX_TRIES = 5
 class OffsetWriter:
     """Writes values to nodes, and creates the nodes that are missing."""
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, zookeeper: AsyncSession) -> None:
         self.transactions = 0  # sent since the start
-        self._bridge = bridge
+        self._zookeeper = zookeeper
         self._known_paths: dict[str, None] = {}  # nodes that exist, as far as known
         # values to write, with the future of each commit
         self._waiting: list[tuple[dict[str, bytes], asyncio.Future[None]]] = []
@@ -40,10 +38,10 @@ class OffsetWriter:
         """Store values at paths. Raises UnreachableError if ZooKeeper does not answer."""
         if not positions:
             return
-        done: asyncio.Future[None] = self._bridge.loop.create_future()
+        done: asyncio.Future[None] = self._zookeeper.loop.create_future()
         self._waiting.append((dict(positions), done))
         if self._task is None or self._task.done():
-            self._task = self._bridge.loop.create_task(self._write_all())
+            self._task = self._zookeeper.loop.create_task(self._write_all())
         await done
 
     def forget(self, path: str) -> None:
@@ -79,13 +77,13 @@ class OffsetWriter:
     async def _write(self, positions: dict[str, bytes]) -> None:
         for _ in range(_MAX_TRIES):
             await self._find_existing([path for path in positions if path not in self._known_paths])
-            transaction = self._bridge.client.transaction()
+            transaction = self._zookeeper.client.transaction()
             for path, value in positions.items():
                 if path in self._known_paths:
                     transaction.set_data(path, value)
                 else:
                     transaction.create(path, value)
-            results = await self._bridge.ask(transaction.commit_async)
+            results = await self._zookeeper.ask(transaction.commit_async)
             self.transactions += 1
             if not any(isinstance(result, Exception) for result in results):
                 self._remember(positions)
@@ -96,8 +94,8 @@ class OffsetWriter:
 
     async def _find_existing(self, unknown: list[str]) -> None:
         """Find which nodes exist, and create the parents of those that do not."""
-        stats = await self._bridge.each(
-            lambda path: self._bridge.ask(self._bridge.client.exists_async, path), unknown
+        stats = await self._zookeeper.each(
+            lambda path: self._zookeeper.ask(self._zookeeper.client.exists_async, path), unknown
         )
         missing = []
         for path, stat in zip(unknown, stats, strict=True):
@@ -106,7 +104,7 @@ class OffsetWriter:
             else:
                 self._known_paths[path] = None
         for parent in sorted({path.rpartition("/")[0] for path in missing}):
-            await self._bridge.ensure(parent)
+            await self._zookeeper.ensure(parent)
 
     def _remember(self, positions: Mapping[str, bytes]) -> None:
         if len(self._known_paths) + len(positions) > _MAX_KNOWN_PATHS:

@@ -27,12 +27,10 @@ from typing import Any
 
 from headworks._broker.coordination.folder import FolderIdentity, claim_folder
 from headworks._broker.coordination.interface import ClusterMember
-from headworks._broker.coordination.zookeeper.bridge import Bridge
+from headworks._broker.coordination.zookeeper.async_session import AsyncSession
 from headworks._zookeeper import BrokerNode, SessionState, paths
 from headworks._zookeeper.lease import Lease
 from headworks.errors import CorruptError, HeadworksError, UnreachableError, UsageError
-
-__all__ = ["Registration"]
 
 _log = logging.getLogger(__name__)
 _WRITES_PER_TIMEOUT = 6  # to the own node, each of which extends the lease
@@ -47,15 +45,15 @@ class Registration:
 
     def __init__(
         self,
-        bridge: Bridge,
+        zookeeper: AsyncSession,
         broker: int,
         folder: Path,
         changed: Callable[[], None],
         failed: Callable[[HeadworksError], None],
     ) -> None:
-        self.lease = Lease(bridge.loop.time)
+        self.lease = Lease(zookeeper.loop.time)
         self.served: dict[str, int] = {}  # how many partitions of each topic are served
-        self._bridge = bridge
+        self._zookeeper = zookeeper
         self._broker = broker
         self._folder = folder
         self._place = f"{socket.gethostname()}:{folder.resolve()}"
@@ -69,7 +67,7 @@ class Registration:
         self._expired_before = False  # whether the lease ever expired
         self._renew_now = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        bridge.session.on_state(self._on_state)
+        zookeeper.session.on_state(self._on_state)
 
     @property
     def identity(self) -> FolderIdentity:
@@ -92,7 +90,7 @@ class Registration:
         assert self._identity is not None
         self._node = BrokerNode(member.host, member.port, self._identity.folder, self._place)
         await self._register()
-        loop = self._bridge.loop
+        loop = self._zookeeper.loop
         self._tasks = [
             loop.create_task(self._renew_forever()),
             loop.create_task(self._watch_expiry()),
@@ -100,7 +98,7 @@ class Registration:
 
     async def leave(self) -> None:
         """Withdraw the registration, and end the lease."""
-        self._bridge.session.off_state(self._on_state)
+        self._zookeeper.session.off_state(self._on_state)
         for task in self._tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -110,7 +108,7 @@ class Registration:
         self.lease.end()
         if registered:
             with contextlib.suppress(UnreachableError):
-                await self._bridge.remove(paths.broker(self._broker))
+                await self._zookeeper.remove(paths.broker(self._broker))
 
     async def set_served(self, topic: str, partitions: int) -> None:
         """Register how many partitions of a topic are served; 0 removes the entry.
@@ -119,7 +117,7 @@ class Registration:
         """
         if not partitions:
             self.served.pop(topic, None)
-            await self._bridge.remove(paths.served(topic, self._broker))
+            await self._zookeeper.remove(paths.served(topic, self._broker))
             return
         self.served[topic] = partitions
         if self._node is not None:
@@ -129,28 +127,28 @@ class Registration:
 
     async def _cluster(self) -> str:
         """Return the cluster id, which the first broker creates."""
-        found = await self._bridge.value(paths.CLUSTER_ID)
+        found = await self._zookeeper.value(paths.CLUSTER_ID)
         if found is None:
             if self._identity is not None:
                 raise UsageError(
-                    f"the ZooKeeper at {self._bridge.session.address} has lost cluster"
+                    f"the ZooKeeper at {self._zookeeper.session.address} has lost cluster"
                     f" {self._identity.cluster}",
-                    fix="restore ZooKeeper's data; the broker's messages are untouched",
+                    fix="restore ZooKeeper's data (docs/backup.md); the messages are untouched",
                 )
             name = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             for path in (paths.BROKERS, paths.FOLDERS, paths.TOPICS, paths.CONSUMERS, "/cluster"):
-                await self._bridge.ensure(path)
-            with contextlib.suppress(self._bridge.NodeExists):  # another broker was faster
+                await self._zookeeper.ensure(path)
+            with contextlib.suppress(self._zookeeper.NodeExists):  # another broker was faster
                 await self._create(paths.CLUSTER_ID, name.encode())
-            found = await self._bridge.value(paths.CLUSTER_ID)
+            found = await self._zookeeper.value(paths.CLUSTER_ID)
             assert found is not None
         return str(found[0].decode())
 
     async def _claim_id(self, identity: FolderIdentity, *, take_over: bool) -> None:
         path = paths.folder(self._broker)
-        with contextlib.suppress(self._bridge.NodeExists):
+        with contextlib.suppress(self._zookeeper.NodeExists):
             await self._create(path, identity.folder.encode())
-        found = await self._bridge.value(path)
+        found = await self._zookeeper.value(path)
         if found is None:
             raise CorruptError(f"the ZooKeeper node {path} was removed meanwhile")
         if found[0].decode() == identity.folder:
@@ -173,24 +171,24 @@ class Registration:
             extra={"id": self._broker},
         )
         stat = found[1]
-        await self._bridge.ask(
-            self._bridge.client.set_async, path, identity.folder.encode(), stat.version
+        await self._zookeeper.ask(
+            self._zookeeper.client.set_async, path, identity.folder.encode(), stat.version
         )
 
     async def _reject_copied_folder(self) -> None:
         """Raise UsageError if a copy of the folder serves elsewhere, and so renews this node."""
         path = paths.broker(self._broker)
-        first = await self._bridge.value(path)
-        if first is None or first[1].ephemeralOwner == self._bridge.session.id:
+        first = await self._zookeeper.value(path)
+        if first is None or first[1].ephemeralOwner == self._zookeeper.session.id:
             return
         node = BrokerNode.load(first[0], path)
         if node.place == self._place:
             return
         # longer than a lease holds: who stood still so long does not answer as owner any more
         await asyncio.sleep(
-            self._bridge.session.timeout * (_WRITES_PER_TIMEOUT - 1) / _WRITES_PER_TIMEOUT
+            self._zookeeper.session.timeout * (_WRITES_PER_TIMEOUT - 1) / _WRITES_PER_TIMEOUT
         )
-        again = await self._bridge.value(path)
+        again = await self._zookeeper.value(path)
         if again is not None and again[1].version != first[1].version:
             raise UsageError(
                 f"broker {self._broker} is alive already, at {node.address}, with a copy of this"
@@ -200,7 +198,7 @@ class Registration:
 
     async def _alive(self) -> BrokerNode | None:
         path = paths.broker(self._broker)
-        found = await self._bridge.value(path)
+        found = await self._zookeeper.value(path)
         return None if found is None else BrokerNode.load(found[0], path)
 
     # -- registering -------------------------------------------------------------------------
@@ -210,14 +208,14 @@ class Registration:
         node = self._node
         assert node is not None
         self.lease.end()
-        session = self._bridge.session.id
+        session = self._zookeeper.session.id
         if self._session:  # a later one: another broker may have registered meanwhile
             await self.claim()
-        await self._bridge.each(self._register_topic, self.served)
-        sent = self._bridge.loop.time()
+        await self._zookeeper.each(self._register_topic, self.served)
+        sent = self._zookeeper.loop.time()
         await self._replace(paths.broker(self._broker), node.dump())
         self._session, self._version = session, 0
-        self.lease.extend(sent, self._bridge.session.timeout)
+        self.lease.extend(sent, self._zookeeper.session.timeout)
         self._report_lease()
         _log.info(
             "broker %d is registered at %s", self._broker, node.address, extra={"id": self._broker}
@@ -225,7 +223,7 @@ class Registration:
 
     async def _register_topic(self, topic: str) -> None:
         path = paths.served(topic, self._broker)
-        with contextlib.suppress(self._bridge.NoNode):  # the topic was deleted meanwhile
+        with contextlib.suppress(self._zookeeper.NoNode):  # the topic was deleted meanwhile
             await self._replace(path, b"%d" % self.served.get(topic, 0))
 
     async def _replace(self, path: str, value: bytes) -> None:
@@ -233,21 +231,23 @@ class Registration:
         while True:
             try:
                 await self._create(path, value, ephemeral=True)
-            except self._bridge.NodeExists:
-                with contextlib.suppress(self._bridge.NoNode):
-                    await self._bridge.ask(self._bridge.client.delete_async, path)
+            except self._zookeeper.NodeExists:
+                with contextlib.suppress(self._zookeeper.NoNode):
+                    await self._zookeeper.ask(self._zookeeper.client.delete_async, path)
             else:
                 return
 
     async def _create(self, path: str, value: bytes, *, ephemeral: bool = False) -> None:
-        await self._bridge.ask(self._bridge.client.create_async, path, value, ephemeral=ephemeral)
+        await self._zookeeper.ask(
+            self._zookeeper.client.create_async, path, value, ephemeral=ephemeral
+        )
 
     # -- proving -----------------------------------------------------------------------------
 
     async def _renew_forever(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._bridge.session.timeout / _WRITES_PER_TIMEOUT):
+                async with asyncio.timeout(self._zookeeper.session.timeout / _WRITES_PER_TIMEOUT):
                     await self._renew_now.wait()
             self._renew_now.clear()
             try:
@@ -263,20 +263,20 @@ class Registration:
                 _log.exception("registration failed", extra={"id": self._broker})
 
     async def _renew(self) -> None:
-        node, session = self._node, self._bridge.session
+        node, session = self._node, self._zookeeper.session
         assert node is not None
         if session.id != self._session:
             await self._register()
             return
         path = paths.broker(self._broker)
-        sent = self._bridge.loop.time()
+        sent = self._zookeeper.loop.time()
         try:
-            stat = await self._bridge.ask(
-                self._bridge.client.set_async, path, node.dump(), self._version
+            stat = await self._zookeeper.ask(
+                self._zookeeper.client.set_async, path, node.dump(), self._version
             )
-        except self._bridge.NoNode:  # an operator removed it
+        except self._zookeeper.NoNode:  # an operator removed it
             await self._register()
-        except self._bridge.BadVersion:  # an unanswered write, or another broker
+        except self._zookeeper.BadVersion:  # an unanswered write, or another broker
             await self._reread_node(path)
         else:
             self._version = stat.version
@@ -284,7 +284,7 @@ class Registration:
         self._report_lease()
 
     async def _reread_node(self, path: str) -> None:
-        found = await self._bridge.value(path)
+        found = await self._zookeeper.value(path)
         if found is not None and found[1].ephemeralOwner == self._session:
             self._version = found[1].version
             self._renew_now.set()
@@ -294,7 +294,7 @@ class Registration:
     async def _watch_expiry(self) -> None:
         """Report an expired lease soon, for the groups: their members wait, and send nothing."""
         while True:
-            await asyncio.sleep(self._bridge.session.timeout / _WRITES_PER_TIMEOUT / 4)
+            await asyncio.sleep(self._zookeeper.session.timeout / _WRITES_PER_TIMEOUT / 4)
             self._report_lease()
 
     def _report_lease(self) -> None:
@@ -324,4 +324,4 @@ class Registration:
             self._renew_now.set()
 
         if state is SessionState.CONNECTED:
-            self._bridge.call_in_loop(wake)
+            self._zookeeper.call_in_loop(wake)

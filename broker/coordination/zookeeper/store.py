@@ -12,27 +12,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from headworks._broker.coordination.interface import (
     ClusterMember,
-    CommittedOffset,
     ConfigChange,
-    PartitionKey,
     Topic,
     TopicExistsError,
 )
-from headworks._broker.coordination.zookeeper.bridge import Bridge
-from headworks._broker.coordination.zookeeper.offset_writer import OffsetWriter
+from headworks._broker.coordination.zookeeper.async_session import AsyncSession
+from headworks._broker.coordination.zookeeper.groups import ZooKeeperGroups
 from headworks._broker.coordination.zookeeper.registration import Registration
-from headworks._broker.coordination.zookeeper.view import ClusterView
-from headworks._zookeeper import OffsetNode, TopicNode, open_session, paths
-from headworks.errors import CorruptError, HeadworksError, UnreachableError
-
-__all__ = ["ClusterOptions", "ZooKeeperCoordination"]
+from headworks._broker.coordination.zookeeper.view import ClusterView, derived_topic_id
+from headworks._zookeeper import TopicNode, open_session, paths
+from headworks.errors import HeadworksError, UnreachableError
 
 _log = logging.getLogger(__name__)
 _START_SECONDS = 15.0  # to wait for a connection, or for ZooKeeper to elect a leader
@@ -50,17 +46,19 @@ class ClusterOptions:
     take_over: bool = False  # whether an empty folder may replace the lost one of this id
 
 
-class ZooKeeperCoordination:
+class ZooKeeperCoordination(ZooKeeperGroups):
     """The store. Created by `opened`."""
 
-    def __init__(self, bridge: Bridge, broker: int, folder: Path) -> None:
-        self.failure: asyncio.Future[HeadworksError] = bridge.loop.create_future()
-        self.offset_writer = OffsetWriter(bridge)
-        self._bridge = bridge
+    transactions = None  # their markers would go to partitions of several brokers
+
+    def __init__(self, zookeeper: AsyncSession, broker: int, folder: Path) -> None:
+        super().__init__(zookeeper, ClusterView(zookeeper, self._notify_watchers))
+        self.failure: asyncio.Future[HeadworksError] = zookeeper.loop.create_future()
         self._broker = broker
         self._watchers: list[Callable[[], None]] = []
-        self._view = ClusterView(bridge, self._notify_watchers)
-        self._registration = Registration(bridge, broker, folder, self._notify_watchers, self._fail)
+        self._registration = Registration(
+            zookeeper, broker, folder, self._notify_watchers, self._fail
+        )
         self._producer_ids = range(0)  # producer ids that are allocated but not used
         self._allocating = asyncio.Lock()
 
@@ -72,12 +70,12 @@ class ZooKeeperCoordination:
         session = await asyncio.to_thread(
             open_session, options.zookeeper, timeout=options.session_seconds, create_chroot=True
         )
-        bridge = Bridge(session, asyncio.get_running_loop())
-        store = cls(bridge, broker, folder)
+        zookeeper = AsyncSession(session, asyncio.get_running_loop())
+        store = cls(zookeeper, broker, folder)
         try:
             claim = partial(store._registration.claim, take_over=options.take_over)
-            await bridge.retry(claim, _START_SECONDS)
-            await bridge.retry(store._view.refresh, _START_SECONDS)
+            await zookeeper.retry(claim, _START_SECONDS)
+            await zookeeper.retry(store._view.refresh, _START_SECONDS)
         except BaseException:
             await asyncio.to_thread(session.close)
             raise
@@ -107,8 +105,8 @@ class ZooKeeperCoordination:
 
     async def join(self, member: ClusterMember) -> None:
         """See `Coordination`."""
-        await self._bridge.retry(partial(self._registration.join, member), _START_SECONDS)
-        await self._bridge.retry(self._view.refresh, _START_SECONDS)
+        await self._zookeeper.retry(partial(self._registration.join, member), _START_SECONDS)
+        await self._zookeeper.retry(self._view.refresh, _START_SECONDS)
         self._notify_watchers()
 
     async def leave(self) -> None:
@@ -120,7 +118,7 @@ class ZooKeeperCoordination:
         await self._view.stop()
         await self._registration.leave()
         await self.offset_writer.stop()
-        await asyncio.to_thread(self._bridge.session.close)
+        await asyncio.to_thread(self._zookeeper.session.close)
 
     def _notify_watchers(self) -> None:
         for changed in self._watchers:
@@ -143,17 +141,17 @@ class ZooKeeperCoordination:
 
     async def create_topic(self, topic: Topic) -> None:
         """See `Coordination`."""
-        node = TopicNode(topic.assignment, topic.configs)
+        node = TopicNode(topic.assignment, topic.configs, topic_id=topic.topic_id)
         path = paths.topic(topic.name)
         try:
-            await self._bridge.ask(self._bridge.client.create_async, path, node.dump())
-        except self._bridge.NodeExists:
+            await self._zookeeper.ask(self._zookeeper.client.create_async, path, node.dump())
+        except self._zookeeper.NodeExists:
             self._view.mark_changed(topic.name)
             raise TopicExistsError(await self._name_taken_reason(topic.name)) from None
         self._view.mark_changed(topic.name)
 
     async def _name_taken_reason(self, name: str) -> str:
-        found = await self._bridge.value(paths.topic(name))
+        found = await self._zookeeper.value(paths.topic(name))
         node = None if found is None else TopicNode.load(found[0], paths.topic(name))
         if node is None or not node.deleting:
             return f"topic {name!r} exists already"
@@ -181,24 +179,24 @@ class ZooKeeperCoordination:
         """
         await self._registration.set_served(name, 0)
         path = paths.topic(name)
-        while (found := await self._bridge.value(path)) is not None:
+        while (found := await self._zookeeper.value(path)) is not None:
             node = TopicNode.load(found[0], path)
             if not node.deleting:
                 break
             left = tuple(broker for broker in node.left if broker != self._broker)
-            client, version = self._bridge.client, found[1].version
+            client, version = self._zookeeper.client, found[1].version
             try:
                 if left:
                     less = replace(node, left=left).dump()
-                    await self._bridge.ask(client.set_async, path, less, version)
+                    await self._zookeeper.ask(client.set_async, path, less, version)
                 else:
                     await self._forget_positions(name)
-                    await self._bridge.ask(client.delete_async, path, version)
-            except (self._bridge.BadVersion, self._bridge.NoNode):
+                    await self._zookeeper.ask(client.delete_async, path, version)
+            except (self._zookeeper.BadVersion, self._zookeeper.NoNode):
                 continue
-            except self._bridge.NotEmpty:  # entries of a broker that died
-                for child in await self._bridge.children(path):
-                    await self._bridge.remove(f"{path}/{child}")
+            except self._zookeeper.NotEmpty:  # entries of a broker that died
+                for child in await self._zookeeper.children(path):
+                    await self._zookeeper.remove(f"{path}/{child}")
             else:
                 break
         self._view.mark_changed(name)
@@ -207,7 +205,7 @@ class ZooKeeperCoordination:
         for group in await self._groups():
             path = paths.group_topic_offsets(group, topic)
             self.offset_writer.forget(path)
-            await self._bridge.remove(path)
+            await self._zookeeper.remove(path)
 
     async def add_partitions(self, name: str, assignment: tuple[int, ...]) -> tuple[int, ...]:
         """See `Coordination`."""
@@ -235,18 +233,21 @@ class ZooKeeperCoordination:
         """Change the node of a topic by compare-and-set; None if it is gone."""
         path = paths.topic(name)
         while True:
-            found = await self._bridge.value(path)
+            found = await self._zookeeper.value(path)
             if found is None:
                 self._view.mark_changed(name)
                 return None
             node = TopicNode.load(found[0], path)
             new = change(node)
+            if new.topic_id is None:
+                derived = derived_topic_id(name, found[1].creation_transaction_id)
+                new = replace(new, topic_id=derived)
             if new != node:
                 try:
-                    await self._bridge.ask(
-                        self._bridge.client.set_async, path, new.dump(), found[1].version
+                    await self._zookeeper.ask(
+                        self._zookeeper.client.set_async, path, new.dump(), found[1].version
                     )
-                except (self._bridge.BadVersion, self._bridge.NoNode):
+                except (self._zookeeper.BadVersion, self._zookeeper.NoNode):
                     continue
             self._view.mark_changed(name)
             return new
@@ -270,12 +271,12 @@ class ZooKeeperCoordination:
         if topic.deleting:
             return not set(topic.left) & set(self.members)
         for broker in set(topic.assignment) & set(self.members):
-            found = await self._bridge.value(paths.served(name, broker))
+            found = await self._zookeeper.value(paths.served(name, broker))
             if found is None or int(found[0]) < len(topic.of(broker)):
                 return False
         return True
 
-    # -- producers and groups ----------------------------------------------------------------
+    # -- producers ---------------------------------------------------------------------------
 
     async def allocate_producer_ids(self, count: int) -> int:
         """See `Coordination`. Each broker allocates ids in blocks."""
@@ -288,95 +289,27 @@ class ZooKeeperCoordination:
             self._producer_ids = self._producer_ids[count:]
             return first
 
-    async def _take_block(self, size: int) -> int:
+    async def skip_producer_ids(self, first: int) -> None:
+        """See `Coordination`."""
+        found = await self._zookeeper.value(paths.PRODUCER_IDS)
+        if first > (0 if found is None else int(found[0])):
+            await self._take_block(0, first)
+
+    async def _take_block(self, size: int, least: int = 0) -> int:
+        """Take a block of producer ids that starts at `least` or above, and return its first."""
         path = paths.PRODUCER_IDS
         while True:
-            found = await self._bridge.value(path)
+            found = await self._zookeeper.value(path)
             try:
                 if found is None:
-                    await self._bridge.ask(self._bridge.client.create_async, path, b"%d" % size)
-                    return 0
-                first = int(found[0])
-                await self._bridge.ask(
-                    self._bridge.client.set_async, path, b"%d" % (first + size), found[1].version
+                    end = b"%d" % (least + size)
+                    await self._zookeeper.ask(self._zookeeper.client.create_async, path, end)
+                    return least
+                first = max(int(found[0]), least)
+                await self._zookeeper.ask(
+                    self._zookeeper.client.set_async, path, b"%d" % (first + size), found[1].version
                 )
-            except (self._bridge.NodeExists, self._bridge.BadVersion):
+            except (self._zookeeper.NodeExists, self._zookeeper.BadVersion):
                 continue
             else:
                 return first
-
-    async def commit_offsets(
-        self, group: str, offsets: Mapping[PartitionKey, CommittedOffset]
-    ) -> None:
-        """See `Coordination`."""
-        topics = self._view.topics
-        await self.offset_writer.store(
-            {
-                paths.offset(group, name, topics[name].assignment[index], index): OffsetNode(
-                    at.offset, at.leader_epoch, at.metadata
-                ).dump()
-                for (name, index), at in offsets.items()
-                if name in topics and index < len(topics[name].assignment)
-            }
-        )
-
-    async def offsets(self, group: str) -> dict[PartitionKey, CommittedOffset]:
-        """See `Coordination`."""
-        found: dict[PartitionKey, CommittedOffset] = {}
-        for component in await self._bridge.children(paths.offsets(group)):
-            name = paths.name_of(component)
-            above = paths.group_topic_offsets(group, name)
-            places = await self._bridge.children(above)
-            values = await self._bridge.each(
-                self._bridge.value, [f"{above}/{place}" for place in places]
-            )
-            for place, value in zip(places, values, strict=True):
-                if value is None:
-                    continue
-                path = f"{above}/{place}"
-                try:
-                    _, index = paths.broker_partition_of(place)
-                    node = OffsetNode.load(value[0], path)
-                except (ValueError, CorruptError) as error:
-                    _log.error("%s: %s", path, error, extra={"path": path})
-                    continue
-                found[name, index] = CommittedOffset(node.offset, node.leader_epoch, node.metadata)
-        return found
-
-    async def groups(self) -> list[str]:
-        """See `Coordination`."""
-        groups = await self._groups()
-        topics = await self._bridge.each(
-            lambda group: self._bridge.children(paths.offsets(group)), groups
-        )
-        return [group for group, names in zip(groups, topics, strict=True) if names]
-
-    async def _groups(self) -> list[str]:
-        return [paths.name_of(name) for name in await self._bridge.children(paths.CONSUMERS)]
-
-    async def has_offsets(self, group: str) -> bool:
-        """See `Coordination`."""
-        return bool(await self._bridge.children(paths.offsets(group)))
-
-    async def has_members(self, group: str) -> bool:
-        """See `Coordination`."""
-        return bool(await self._bridge.children(paths.members(group)))
-
-    async def delete_offsets(self, group: str, keys: Iterable[PartitionKey] | None = None) -> None:
-        """See `Coordination`."""
-        if keys is None:
-            self.offset_writer.forget(paths.group(group))
-            await self._bridge.remove(paths.group(group))
-            return
-        wanted: dict[str, set[int]] = {}
-        for name, index in keys:
-            wanted.setdefault(name, set()).add(index)
-        for name, indexes in wanted.items():
-            above = paths.group_topic_offsets(group, name)
-            self.offset_writer.forget(above)
-            for place in await self._bridge.children(above):
-                if paths.broker_partition_of(place)[1] in indexes:
-                    await self._bridge.remove(f"{above}/{place}")
-            if not await self._bridge.children(above):
-                with contextlib.suppress(self._bridge.NotEmpty, self._bridge.NoNode):
-                    await self._bridge.ask(self._bridge.client.delete_async, above)

@@ -14,26 +14,36 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any
+from uuid import UUID
 
 from headworks._broker.coordination.interface import ClusterMember, Topic
-from headworks._broker.coordination.zookeeper.bridge import Bridge
+from headworks._broker.coordination.zookeeper.async_session import AsyncSession
 from headworks._zookeeper import BrokerNode, SessionState, TopicNode, paths
 from headworks.errors import CorruptError, UnreachableError
-
-__all__ = ["ClusterView"]
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.5
 
 
+def derived_topic_id(name: str, creation: int) -> UUID:
+    """Return the id of a topic whose node has none: brokers of an older release made it.
+
+    Every broker derives the same id from the transaction that created the node. A topic that is
+    recreated has another one.
+    """
+    digest = sha256(f"{creation} {name}".encode()).digest()
+    return UUID(bytes=digest[:16], version=4)
+
+
 class ClusterView:
     """The view. `changed` is called in the loop after a watch has changed it."""
 
-    def __init__(self, bridge: Bridge, changed: Callable[[], None]) -> None:
+    def __init__(self, zookeeper: AsyncSession, changed: Callable[[], None]) -> None:
         self.members: dict[int, ClusterMember] = {}  # living brokers by id; replaced, not changed
         self.topics: dict[str, Topic] = {}  # by name; replaced, not changed
-        self._bridge = bridge
+        self._zookeeper = zookeeper
         self._changed = changed
         self._brokers_dirty = True  # whether the living brokers must be read again
         self._listing_dirty = True  # whether the list of topics must be read again
@@ -41,15 +51,15 @@ class ClusterView:
         self._reading = asyncio.Lock()
         self._woken = asyncio.Event()  # something is dirty
         self._task: asyncio.Task[None] | None = None
-        bridge.session.on_state(self._on_state)
+        zookeeper.session.on_state(self._on_state)
 
     def start(self) -> None:
         """Start following the watches."""
-        self._task = self._bridge.loop.create_task(self._follow())
+        self._task = self._zookeeper.loop.create_task(self._follow())
 
     async def stop(self) -> None:
         """Stop following."""
-        self._bridge.session.off_state(self._on_state)
+        self._zookeeper.session.off_state(self._on_state)
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -65,8 +75,8 @@ class ClusterView:
         """Return a topic as it is now, and let `refresh` return it. Raises UnreachableError."""
         path = paths.topic(name)
         # our server may lag behind the one that took the change
-        await self._bridge.ask(self._bridge.client.sync_async, path)
-        topic = self._loaded(name, await self._bridge.value(path))
+        await self._zookeeper.ask(self._zookeeper.client.sync_async, path)
+        topic = self._loaded(name, await self._zookeeper.value(path))
         if topic != self.topics.get(name):
             self.mark_changed(name)
         return topic
@@ -84,7 +94,7 @@ class ClusterView:
             return
         self._brokers_dirty = False
         try:
-            names = await self._bridge.children(paths.BROKERS, self._on_brokers)
+            names = await self._zookeeper.children(paths.BROKERS, self._on_brokers)
             numbers = sorted(int(name) for name in names if name.isdigit())
             found = [(number, await self._member(number)) for number in numbers]
         except BaseException:
@@ -94,7 +104,7 @@ class ClusterView:
 
     async def _member(self, number: int) -> ClusterMember | None:
         path = paths.broker(number)
-        found = await self._bridge.value(path)
+        found = await self._zookeeper.value(path)
         if found is None:
             return None
         try:
@@ -109,7 +119,7 @@ class ClusterView:
         if self._listing_dirty:
             self._listing_dirty = False
             try:
-                components = await self._bridge.children(paths.TOPICS, self._on_listing)
+                components = await self._zookeeper.children(paths.TOPICS, self._on_listing)
             except BaseException:
                 self._listing_dirty = True
                 raise
@@ -119,7 +129,7 @@ class ClusterView:
             self._dirty |= names - topics.keys()
         reading, self._dirty = self._dirty, set()
         try:
-            found = await self._bridge.each(self._topic, sorted(reading))
+            found = await self._zookeeper.each(self._topic, sorted(reading))
         except BaseException:
             self._dirty |= reading
             raise
@@ -131,8 +141,8 @@ class ClusterView:
 
     async def _topic(self, name: str) -> Topic | None:
         path = paths.topic(name)
-        found = await self._bridge.value(
-            path, lambda _event: self._bridge.call_in_loop(self._on_topic, name)
+        found = await self._zookeeper.value(
+            path, lambda _event: self._zookeeper.call_in_loop(self._on_topic, name)
         )
         return self._loaded(name, found)
 
@@ -145,7 +155,8 @@ class ClusterView:
         except CorruptError as error:  # serve it as before, until the node is repaired
             _log.error("%s", error, extra={"path": path})
             return self.topics.get(name)
-        return Topic(name, node.assignment, node.configs, node.deleting, node.left)
+        topic_id = node.topic_id or derived_topic_id(name, found[1].creation_transaction_id)
+        return Topic(name, node.assignment, node.configs, node.deleting, node.left, topic_id)
 
     async def _follow(self) -> None:
         while True:
@@ -163,13 +174,13 @@ class ClusterView:
 
     def _on_state(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED:
-            self._bridge.call_in_loop(self._mark_all)
+            self._zookeeper.call_in_loop(self._mark_all)
 
     def _on_brokers(self, _event: object) -> None:
-        self._bridge.call_in_loop(self._mark_brokers)
+        self._zookeeper.call_in_loop(self._mark_brokers)
 
     def _on_listing(self, _event: object) -> None:
-        self._bridge.call_in_loop(self._mark_listing)
+        self._zookeeper.call_in_loop(self._mark_listing)
 
     def _on_topic(self, name: str) -> None:
         self._dirty.add(name)

@@ -35,20 +35,6 @@ from typing import NamedTuple, Protocol
 from headworks._kafka.protocol.apis import APIS, BEFORE_LOGIN, ApiKey
 from headworks._kafka.protocol.frame import MalformedError, RequestHeader, parse_header
 
-__all__ = [
-    "NO_DATA",
-    "PREFIX_BYTES",
-    "TRANSITIONS",
-    "ConnectionState",
-    "Event",
-    "Hold",
-    "NeedData",
-    "Phase",
-    "PhaseInput",
-    "ProtocolError",
-    "RequestLimits",
-]
-
 PREFIX_BYTES = 4  # the length before a request
 _MIN_REQUEST_BYTES = 8  # API key, version, correlation id
 _LENGTH = struct.Struct(">i")

@@ -1,7 +1,8 @@
 """Fetch requests and replies, by hand: records go from the file to the socket by sendfile.
 
-A reply is a list of pieces in sending order: bytes, and slices of segment files. Versions 4 to 12
-are served; 12 is the first with compact lengths and tagged fields.
+A reply is a list of pieces in sending order: bytes, and slices of segment files. Versions 4 to 18
+are served. 12 is the first with compact lengths and tagged fields. From 13 on, topics have ids
+instead of names. From 15 on, the replica id is a tagged field.
 
 Rule: the length of a slice is fixed when the reply is encoded. The bytes of a segment before its
 end never change, so the slice that is sent later is the one that was announced.
@@ -18,18 +19,14 @@ from headworks._kafka.records.batch import Buffer
 from headworks._kafka.records.file_slice import FileSlice
 from headworks._kafka.records.varint import read_unsigned, write_unsigned
 
-__all__ = [
-    "FetchPartition",
-    "FetchRequest",
-    "PartitionData",
-    "Piece",
-    "encode_reply",
-    "parse_request",
-]
-
 Piece = bytes | FileSlice
 
+READ_COMMITTED = 1  # the isolation level
 _FLEXIBLE = 12
+_TOPIC_IDS = 13
+_ID_BYTES = 16
+_TAGGED_REPLICA = 15
+_REPLICA_BYTES = 4
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 _HEAD = struct.Struct(">iiiib")
@@ -37,12 +34,13 @@ _SESSION = struct.Struct(">ii")
 _REPLY = struct.Struct(">ii")
 _RESULT = struct.Struct(">ihqq")
 _LONG = struct.Struct(">q")
+_ABORTED = struct.Struct(">qq")
 
 
 class FetchPartition(NamedTuple):
-    """One partition of a fetch request."""
+    """One partition of a fetch request: its topic's name, or (from version 13 on) its id."""
 
-    topic: str
+    topic: str | bytes
     partition: int
     leader_epoch: int
     offset: int
@@ -58,17 +56,24 @@ class FetchRequest(NamedTuple):
     session_id: int
     session_epoch: int
     partitions: tuple[FetchPartition, ...]
+    committed: bool = False  # whether it reads committed records only
 
 
 class PartitionData(NamedTuple):
-    """The answer for one partition. `slice` is None if there are no records."""
+    """The answer for one partition. `slice` is None if there are no records.
 
-    topic: str
+    `topic` is the name or the id that the request has. `aborted` are the producer id and the first
+    offset of each transaction whose records in the slice the client skips.
+    """
+
+    topic: str | bytes
     partition: int
     error: int
     high_watermark: int = -1
     log_start: int = -1
     slice: FileSlice | None = None
+    last_stable: int | None = None  # None: the high watermark
+    aborted: Sequence[tuple[int, int]] = ()
 
 
 def parse_request(buffer: Buffer, position: int, end: int, version: int) -> FetchRequest:
@@ -81,7 +86,9 @@ def parse_request(buffer: Buffer, position: int, end: int, version: int) -> Fetc
 
 def _parse(buffer: Buffer, position: int, end: int, version: int) -> FetchRequest:
     flexible = version >= _FLEXIBLE
-    _, max_wait, min_bytes, max_bytes, _ = _HEAD.unpack_from(buffer, position)
+    if version >= _TAGGED_REPLICA:
+        position -= _REPLICA_BYTES  # what `_HEAD` begins with is not there
+    _, max_wait, min_bytes, max_bytes, isolation = _HEAD.unpack_from(buffer, position)
     position += _HEAD.size
     session_id, session_epoch = 0, -1
     if version >= 7:
@@ -91,7 +98,7 @@ def _parse(buffer: Buffer, position: int, end: int, version: int) -> FetchReques
     topics, position = _read_count(buffer, position, flexible)
     check_count("topics", topics)
     for _ in range(topics):
-        topic, position = _read_text(buffer, position, flexible)
+        topic, position = _read_topic(buffer, position, version)
         partitions, position = _read_count(buffer, position, flexible)
         check_count("partitions", partitions)
         for _ in range(partitions):
@@ -103,12 +110,18 @@ def _parse(buffer: Buffer, position: int, end: int, version: int) -> FetchReques
     if position > end:
         raise MalformedError("partitions run over the request")
     return FetchRequest(
-        max_wait, min_bytes, max_bytes, session_id, session_epoch, tuple(wanted)
+        max_wait,
+        min_bytes,
+        max_bytes,
+        session_id,
+        session_epoch,
+        tuple(wanted),
+        isolation == READ_COMMITTED,
     )  # the rest, forgotten topics and rack, belongs to sessions and replicas
 
 
 def _read_partition(
-    buffer: Buffer, position: int, version: int, topic: str
+    buffer: Buffer, position: int, version: int, topic: str | bytes
 ) -> tuple[FetchPartition, int]:
     (partition,) = _INT.unpack_from(buffer, position)
     position += 4
@@ -137,8 +150,14 @@ def _read_count(buffer: Buffer, position: int, flexible: bool) -> tuple[int, int
     return count, position + 4
 
 
-def _read_text(buffer: Buffer, position: int, flexible: bool) -> tuple[str, int]:
-    if flexible:
+def _read_topic(buffer: Buffer, position: int, version: int) -> tuple[str | bytes, int]:
+    if version >= _TOPIC_IDS:
+        end = position + _ID_BYTES
+        topic_id = bytes(buffer[position:end])
+        if len(topic_id) < _ID_BYTES:
+            raise MalformedError("a topic's id runs over the request")
+        return topic_id, end
+    if version >= _FLEXIBLE:
         size, position = read_unsigned(buffer, position)
         size -= 1
     else:
@@ -154,7 +173,7 @@ def encode_reply(
 ) -> list[Piece]:
     """Return the reply frame as pieces. The session id is 0: sessions are declined."""
     flexible = version >= _FLEXIBLE
-    topics: dict[str, list[PartitionData]] = {}
+    topics: dict[str | bytes, list[PartitionData]] = {}
     for read in reads:
         topics.setdefault(read.topic, []).append(read)
     pieces: list[Piece] = []
@@ -164,8 +183,11 @@ def encode_reply(
         out += struct.pack(">hi", error, 0)
     out += _count(len(topics), flexible)
     for topic, group in topics.items():
-        name = topic.encode()
-        out += (write_unsigned(len(name) + 1) if flexible else _SHORT.pack(len(name))) + name
+        if isinstance(topic, bytes):
+            out += topic
+        else:
+            name = topic.encode()
+            out += (write_unsigned(len(name) + 1) if flexible else _SHORT.pack(len(name))) + name
         out += _count(len(group), flexible)
         for read in group:
             _encode_head(out, read, version)
@@ -189,10 +211,16 @@ def encode_reply(
 def _encode_head(out: bytearray, read: PartitionData, version: int) -> None:
     """Encode the fields of a partition before its records, with their length."""
     flexible = version >= _FLEXIBLE
-    out += _RESULT.pack(read.partition, read.error, read.high_watermark, read.high_watermark)
+    stable = read.high_watermark if read.last_stable is None else read.last_stable
+    out += _RESULT.pack(read.partition, read.error, read.high_watermark, stable)
     if version >= 5:
         out += _LONG.pack(read.log_start)
-    out += b"\0" if flexible else b"\xff\xff\xff\xff"  # aborted transactions: null
+    if read.aborted:
+        out += _count(len(read.aborted), flexible)
+        for aborted in read.aborted:
+            out += _ABORTED.pack(*aborted) + (b"\0" if flexible else b"")
+    else:
+        out += b"\0" if flexible else b"\xff\xff\xff\xff"  # null
     if version >= 11:
         out += b"\xff\xff\xff\xff"  # preferred replica: none
     size = read.slice.size if read.slice is not None else 0

@@ -19,18 +19,6 @@ from headworks._kafka.records.batch import Buffer
 from headworks._kafka.records.varint import read_unsigned
 from headworks.errors import CorruptError
 
-__all__ = [
-    "MAX_ARRAY_ELEMENTS",
-    "MAX_REQUEST_ELEMENTS",
-    "MalformedError",
-    "RequestHeader",
-    "check_count",
-    "parse_header",
-    "read_tag_count",
-    "seal",
-    "skip_tags",
-]
-
 MAX_ARRAY_ELEMENTS = 20_000  # of one array in a request
 MAX_REQUEST_ELEMENTS = 60_000  # of all its arrays together
 _MAX_TAGS = 1000

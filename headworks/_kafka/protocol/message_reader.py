@@ -30,16 +30,14 @@ from headworks._kafka.protocol.frame import (
 )
 from headworks._kafka.records.varint import read_unsigned
 
-__all__ = ["Body", "Shape", "message_reader", "shape_of"]
 
-
-class Body(bytes):
+class RequestBody(bytes):
     """The body of a request, and how many array elements it may still have."""
 
     left = MAX_REQUEST_ELEMENTS
 
 
-_Read = Callable[[Body, int], tuple[Any, int]]
+_Read = Callable[[RequestBody, int], tuple[Any, int]]
 _NUMBERS = {
     "int8": ">b",
     "int16": ">h",
@@ -53,7 +51,7 @@ _NUMBERS = {
 }
 
 
-class Shape(typing.NamedTuple):
+class MessageField(typing.NamedTuple):
     """A field of a message: its type, and whether it is an array, nullable, or tagged."""
 
     name: str
@@ -66,18 +64,18 @@ class Shape(typing.NamedTuple):
 
 
 @cache
-def shape_of(message: Any) -> tuple[Shape, ...]:
+def fields_of(message: Any) -> tuple[MessageField, ...]:
     """Return the fields of one of kio's message classes."""
     hints = typing.get_type_hints(message)
-    return tuple(_shape(field, hints[field.name]) for field in dataclasses.fields(message))
+    return tuple(_field_of(field, hints[field.name]) for field in dataclasses.fields(message))
 
 
-def _shape(field: dataclasses.Field[Any], hint: Any) -> Shape:
+def _field_of(field: dataclasses.Field[Any], hint: Any) -> MessageField:
     options = (hint, *typing.get_args(hint))
     array = next((o for o in options if typing.get_origin(o) is tuple), None)
     inner = (typing.get_args(array)[0],) if array is not None else options
     nested = next((o for o in inner if dataclasses.is_dataclass(o)), None)
-    return Shape(
+    return MessageField(
         field.name,
         nested,
         field.metadata.get("kafka_type", ""),
@@ -92,20 +90,20 @@ def _shape(field: dataclasses.Field[Any], hint: Any) -> Shape:
 def message_reader(message: Any) -> _Read:
     """Return a function that reads `message` from a buffer at a position."""
     flexible: bool = message.__flexible__
-    shapes = shape_of(message)
-    plain = [(shape.name, _reader(shape, flexible)) for shape in shapes if shape.tag is None]
+    fields = fields_of(message)
+    plain = [(field.name, _reader(field, flexible)) for field in fields if field.tag is None]
     tagged = {
-        shape.tag: (shape.name, _reader(shape._replace(nullable=False), flexible))
-        for shape in shapes
-        if shape.tag is not None
+        field.tag: (field.name, _reader(field._replace(nullable=False), flexible))
+        for field in fields
+        if field.tag is not None
     }
     missing = {
-        shape.name: () if shape.array else shape.default
-        for shape in shapes
-        if shape.tag is not None
+        field.name: () if field.array else field.default
+        for field in fields
+        if field.tag is not None
     }
 
-    def read(buffer: Body, position: int) -> tuple[Any, int]:
+    def read(buffer: RequestBody, position: int) -> tuple[Any, int]:
         values = dict(missing)
         for name, field in plain:
             values[name], position = field(buffer, position)
@@ -117,7 +115,7 @@ def message_reader(message: Any) -> _Read:
 
 
 def _read_tags(
-    buffer: Body, position: int, known: dict[int, tuple[str, _Read]], values: dict[str, Any]
+    buffer: RequestBody, position: int, known: dict[int, tuple[str, _Read]], values: dict[str, Any]
 ) -> int:
     count, position = read_tag_count(buffer, position)
     for _ in range(count):
@@ -133,27 +131,28 @@ def _read_tags(
     return position
 
 
-def _reader(shape: Shape, flexible: bool) -> _Read:
-    if shape.array:
-        one = shape._replace(array=False, nullable=False)
-        return _array(_reader(one, flexible), shape, _count(flexible))
-    if shape.nested is not None:
-        return message_reader(shape.nested)
-    if shape.kind in _NUMBERS:
-        return _number(_NUMBERS[shape.kind])
-    if shape.kind in ("string", "bytes", "records"):
-        return _text_or_bytes(shape, _size(shape.kind, flexible))
-    if shape.kind in ("timedelta_i32", "timedelta_i64"):
-        return _duration(_number(">i" if shape.kind.endswith("32") else ">q"))
-    if shape.kind == "uuid":
+def _reader(field: MessageField, flexible: bool) -> _Read:
+    if field.array:
+        one = field._replace(array=False, nullable=False)
+        return _array(_reader(one, flexible), field, _count(flexible))
+    if field.nested is not None:
+        nested = message_reader(field.nested)
+        return _nullable(nested) if field.nullable else nested
+    if field.kind in _NUMBERS:
+        return _number(_NUMBERS[field.kind])
+    if field.kind in ("string", "bytes", "records"):
+        return _text_or_bytes(field, _size(field.kind, flexible))
+    if field.kind in ("timedelta_i32", "timedelta_i64"):
+        return _duration(_number(">i" if field.kind.endswith("32") else ">q"))
+    if field.kind == "uuid":
         return _uuid
-    raise TypeError(f"no reader for the protocol's type {shape.kind!r}")
+    raise TypeError(f"no reader for the protocol's type {field.kind!r}")
 
 
 def _number(form: str) -> _Read:
     layout = struct.Struct(form)
 
-    def read(buffer: Body, position: int) -> tuple[Any, int]:
+    def read(buffer: RequestBody, position: int) -> tuple[Any, int]:
         return layout.unpack_from(buffer, position)[0], position + layout.size
 
     return read
@@ -164,7 +163,7 @@ def _count(flexible: bool) -> _Read:
     if not flexible:
         return _number(">i")
 
-    def read(buffer: Body, position: int) -> tuple[int, int]:
+    def read(buffer: RequestBody, position: int) -> tuple[int, int]:
         count, position = read_unsigned(buffer, position)
         return count - 1, position
 
@@ -178,14 +177,14 @@ def _size(kind: str, flexible: bool) -> _Read:
     return _number(">h" if kind == "string" else ">i")
 
 
-def _array(one: _Read, shape: Shape, count_reader: _Read) -> _Read:
-    def read(buffer: Body, position: int) -> tuple[Any, int]:
+def _array(one: _Read, field: MessageField, count_reader: _Read) -> _Read:
+    def read(buffer: RequestBody, position: int) -> tuple[Any, int]:
         count, position = count_reader(buffer, position)
-        if count == -1 and shape.nullable:
+        if count == -1 and field.nullable:
             return None, position
         if not 0 <= count <= len(buffer) - position:
-            raise MalformedError(f"{shape.name} cannot have {count} elements")
-        check_count(shape.name, count)
+            raise MalformedError(f"{field.name} cannot have {count} elements")
+        check_count(field.name, count)
         buffer.left -= count
         if buffer.left < 0:
             raise MalformedError(f"its arrays have more than {MAX_REQUEST_ELEMENTS} elements")
@@ -198,31 +197,42 @@ def _array(one: _Read, shape: Shape, count_reader: _Read) -> _Read:
     return read
 
 
-def _text_or_bytes(shape: Shape, size_reader: _Read) -> _Read:
-    text = shape.kind == "string"
+def _text_or_bytes(field: MessageField, size_reader: _Read) -> _Read:
+    text = field.kind == "string"
 
-    def read(buffer: Body, position: int) -> tuple[Any, int]:
+    def read(buffer: RequestBody, position: int) -> tuple[Any, int]:
         size, position = size_reader(buffer, position)
-        if size == -1 and shape.nullable:
+        if size == -1 and field.nullable:
             return None, position
         end = position + size
         if size < 0 or end > len(buffer):
-            raise MalformedError(f"{shape.name} cannot have {size} bytes")
+            raise MalformedError(f"{field.name} cannot have {size} bytes")
         value = buffer[position:end]
         return (value.decode() if text else value), end
 
     return read
 
 
+def _nullable(nested: _Read) -> _Read:
+    """Return a reader of a message behind a byte that is negative if there is none."""
+    presence = _number(">b")
+
+    def read(buffer: RequestBody, position: int) -> tuple[Any, int]:
+        mark, position = presence(buffer, position)
+        return (None, position) if mark < 0 else nested(buffer, position)
+
+    return read
+
+
 def _duration(number: _Read) -> _Read:
-    def read(buffer: Body, position: int) -> tuple[timedelta, int]:
+    def read(buffer: RequestBody, position: int) -> tuple[timedelta, int]:
         value, position = number(buffer, position)
         return timedelta(milliseconds=value), position
 
     return read
 
 
-def _uuid(buffer: Body, position: int) -> tuple[uuid.UUID | None, int]:
+def _uuid(buffer: RequestBody, position: int) -> tuple[uuid.UUID | None, int]:
     end = position + 16
     if end > len(buffer):
         raise MalformedError("the request ends inside an id")

@@ -22,10 +22,8 @@ from typing import Any
 
 from headworks._kafka.protocol.apis import Api
 from headworks._kafka.protocol.frame import MalformedError
-from headworks._kafka.protocol.message_reader import Body, message_reader, shape_of
+from headworks._kafka.protocol.message_reader import RequestBody, fields_of, message_reader
 from headworks._kafka.protocol.oldest_versions import REPLIES, REQUESTS
-
-__all__ = ["Fields", "decode", "encode"]
 
 Fields = Mapping[str, Any]
 _NO_TIME = timedelta(0)
@@ -34,7 +32,7 @@ _NO_TIME = timedelta(0)
 def decode(api: Api, version: int, body: bytes) -> Any:
     """Return the request in `body` as kio's dataclass for that version (see `oldest_versions`)."""
     schema, added = REQUESTS.get((api.key, version), (version, b""))
-    body = Body(body + added)
+    body = RequestBody(body + added)
     read = message_reader(_entity(api.name, schema, "request"))
     try:
         message, position = read(body, 0)
@@ -73,18 +71,18 @@ def _entity(name: str, version: int, side: str) -> Any:
 
 def _build(message: Any, fields: Fields) -> Any:
     given: dict[str, Any] = {}
-    for shape in shape_of(message):
-        if shape.name not in fields:
-            if shape.name == "throttle_time":
-                given[shape.name] = _NO_TIME
-            elif shape.default is dataclasses.MISSING:
-                raise KeyError(f"{message.__qualname__} needs {shape.name!r}")
+    for field in fields_of(message):
+        if field.name not in fields:
+            if field.name == "throttle_time":
+                given[field.name] = _NO_TIME
+            elif field.default is dataclasses.MISSING:
+                raise KeyError(f"{message.__qualname__} needs {field.name!r}")
             continue
-        value = fields[shape.name]
-        if value is not None and shape.array:
-            nested = shape.nested
+        value = fields[field.name]
+        if value is not None and field.array:
+            nested = field.nested
             value = tuple(_build(nested, item) for item in value) if nested else tuple(value)
-        elif value is not None and shape.nested:
-            value = _build(shape.nested, value)
-        given[shape.name] = value
+        elif value is not None and field.nested:
+            value = _build(field.nested, value)
+        given[field.name] = value
     return message(**given)

@@ -17,8 +17,6 @@ from typing import Any
 
 from headworks._kafka.protocol.apis import ApiKey
 
-__all__ = ["REPLIES", "REQUESTS"]
-
 _DEFAULT_SOURCE = 5
 _NO_THROTTLE = 4  # bytes of the throttle time at the beginning of a reply
 

@@ -2,7 +2,8 @@
 
 Request body (v3-8; from v9 with compact lengths and tagged fields):
 `transactional id, acks, timeout, [topic, [partition, records]]`. Versions 0-2 lack the
-transactional id. They are parsed only to be rejected in their own layout.
+transactional id. They are parsed only to be rejected in their own layout. From v13 on, a topic is
+named by the 16 bytes of its id.
 
 The requests of one client usually differ only in correlation id and records. `ProduceTemplate`
 recognizes such requests without parsing them, and replies that only carry an offset are built from
@@ -22,22 +23,13 @@ from headworks._kafka.protocol.frame import MalformedError, RequestHeader, check
 from headworks._kafka.records.batch import Buffer
 from headworks._kafka.records.varint import read_unsigned, write_unsigned
 
-__all__ = [
-    "MatchedRequest",
-    "PartitionRecords",
-    "ProduceRequest",
-    "ProduceResult",
-    "ProduceTemplate",
-    "encode_offset_replies",
-    "encode_reply",
-    "parse_request",
-]
-
 # A request that matches the last one: its correlation id, its partition, where its records start
 # and stop, and where the next request begins.
 MatchedRequest = tuple[int, int, int, int, int]
 
 _FLEXIBLE = 9
+_TOPIC_IDS = 13
+_ID_BYTES = 16
 _UNIFORM_FROM = 5  # versions from here on have the same fields before the offset
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
@@ -53,9 +45,12 @@ _NO_TAGS = b"\0\0\0"  # of the partition, the topic and the request
 
 
 class PartitionRecords(NamedTuple):
-    """The records for one partition: where they lie in the buffer (-1, -1: null)."""
+    """The records for one partition: where they lie in the buffer (-1, -1: null).
 
-    topic: str
+    `topic` is a name, or from version 13 on the bytes of an id.
+    """
+
+    topic: str | bytes
     partition: int
     start: int
     stop: int
@@ -70,9 +65,9 @@ class ProduceRequest(NamedTuple):
 
 
 class ProduceResult(NamedTuple):
-    """The result for one partition."""
+    """The result for one partition; `topic` as in the request."""
 
-    topic: str
+    topic: str | bytes
     partition: int
     error: int
     base_offset: int = -1
@@ -86,7 +81,7 @@ def parse_request(buffer: Buffer, position: int, end: int, version: int) -> Prod
     """Parse the body at `position`..`end` of the buffer. MalformedError if it does not fit."""
     try:
         if version >= _FLEXIBLE:
-            request, position = _parse_flexible(buffer, position, end)
+            request, position = _parse_flexible(buffer, position, end, version)
         else:
             request, position = _parse_plain(buffer, position, end, version)
     except (struct.error, IndexError, ValueError, OverflowError) as error:
@@ -107,7 +102,8 @@ class ProduceTemplate:
 
     def __init__(self) -> None:
         self._kind, self._same, self._flexible = _NEVER, b"", False
-        self.version, self.topic, self.acks = 0, "", 0
+        self.version, self.acks = 0, 0
+        self.topic: str | bytes = ""
 
     def learn(self, buffer: bytearray, header: RequestHeader, request: ProduceRequest) -> None:
         """Remember a parsed request: the bytes between its correlation id and its partition."""
@@ -197,7 +193,9 @@ def _parse_plain(
     return ProduceRequest(transactional_id, acks, parts), position
 
 
-def _parse_flexible(buffer: Buffer, position: int, end: int) -> tuple[ProduceRequest, int]:
+def _parse_flexible(
+    buffer: Buffer, position: int, end: int, version: int
+) -> tuple[ProduceRequest, int]:
     transactional_id = None
     size, position = read_unsigned(buffer, position)
     if size:
@@ -208,11 +206,16 @@ def _parse_flexible(buffer: Buffer, position: int, end: int) -> tuple[ProduceReq
     check_count("topics", topics - 1)
     parts: list[PartitionRecords] = []
     for _ in range(topics - 1):
-        size, position = read_unsigned(buffer, position)
-        if not size:
-            raise MalformedError("a topic's name is null")
-        topic = str(buffer[position : position + size - 1], "utf-8")
-        position += size - 1
+        topic: str | bytes
+        if version >= _TOPIC_IDS:
+            topic = bytes(buffer[position : position + _ID_BYTES])
+            position += _ID_BYTES
+        else:
+            size, position = read_unsigned(buffer, position)
+            if not size:
+                raise MalformedError("a topic's name is null")
+            topic = str(buffer[position : position + size - 1], "utf-8")
+            position += size - 1
         partitions, position = read_unsigned(buffer, position)
         check_count("partitions", len(parts) + partitions - 1)
         for _ in range(partitions - 1):
@@ -241,7 +244,7 @@ def encode_reply(correlation: int, version: int, results: Sequence[ProduceResult
     topics = _by_topic(results)
     out = [b"\0", _count(len(topics), flexible)] if flexible else [_count(len(topics), flexible)]
     for topic, group in topics.items():
-        out += (_text(topic, flexible), _count(len(group), flexible))
+        out += (_topic(topic, flexible), _count(len(group), flexible))
         for result in group:
             out.append(_RESULT.pack(result.partition, result.error, result.base_offset))
             if version >= 2:
@@ -263,7 +266,11 @@ def encode_reply(correlation: int, version: int, results: Sequence[ProduceResult
 
 
 def encode_offset_replies(
-    version: int, topic: str, index: int, log_start: int, placed: Iterable[tuple[int, int]]
+    version: int,
+    topic: str | bytes,
+    index: int,
+    log_start: int,
+    placed: Iterable[tuple[int, int]],
 ) -> bytes:
     """Return frames that only carry an offset; `placed`: correlation id and base offset of each."""
     if version < _UNIFORM_FROM:
@@ -281,21 +288,21 @@ def encode_offset_replies(
 
 
 @lru_cache(4096)
-def _around(topic: str, version: int) -> tuple[Callable[..., bytes], int, bytes, bytes]:
+def _around(topic: str | bytes, version: int) -> tuple[Callable[..., bytes], int, bytes, bytes]:
     """Return how to pack a reply with one offset: packer, length, bytes before and after."""
     flexible = version >= _FLEXIBLE
     one, tags = _count(1, flexible), b"\0" if flexible else b""
-    before = tags + one + _text(topic, flexible) + one
+    before = tags + one + _topic(topic, flexible) + one
     nothing = _count(0, flexible) + _text(None, flexible) if version >= 8 else b""
     after = nothing + 2 * tags + b"\0\0\0\0" + tags
     layout = struct.Struct(f">ii{len(before)}sihqqq{len(after)}s")
     return layout.pack, layout.size - _INT.size, before, after
 
 
-def _by_topic(results: Sequence[ProduceResult]) -> dict[str, Sequence[ProduceResult]]:
+def _by_topic(results: Sequence[ProduceResult]) -> dict[str | bytes, Sequence[ProduceResult]]:
     if len(results) == 1:
         return {results[0].topic: results}
-    topics: dict[str, list[ProduceResult]] = {}
+    topics: dict[str | bytes, list[ProduceResult]] = {}
     for result in results:
         topics.setdefault(result.topic, []).append(result)
     return dict(topics)
@@ -308,6 +315,10 @@ def _record_error(number: int, message: str, flexible: bool) -> bytes:
 @lru_cache(1024)
 def _count(count: int, flexible: bool) -> bytes:
     return write_unsigned(count + 1) if flexible else _INT.pack(count)
+
+
+def _topic(topic: str | bytes, flexible: bool) -> bytes:
+    return topic if isinstance(topic, bytes) else _text(topic, flexible)
 
 
 def _text(text: str | None, flexible: bool) -> bytes:

@@ -24,27 +24,6 @@ from crc32c import crc32c
 
 from headworks.errors import CorruptError
 
-__all__ = [
-    "APPEND_TIME",
-    "CODEC_MASK",
-    "CONTROL",
-    "HEADER",
-    "HEADER_SIZE",
-    "LENGTH_PREFIX",
-    "MAGIC",
-    "TRANSACTIONAL",
-    "Batch",
-    "Buffer",
-    "InvalidBatchError",
-    "Plain",
-    "check_batch",
-    "iter_batches",
-    "patch_placement",
-    "plain_batches",
-    "read_header",
-    "restamp_append_time",
-]
-
 Buffer = bytes | bytearray | memoryview
 # A valid batch without flags and without an idempotent producer, whose records fill its offsets:
 # where it starts and stops, its number of records, and its largest timestamp.

@@ -14,8 +14,6 @@ from headworks._kafka.records.compression import Codec, compress
 from headworks._kafka.records.record import Record
 from headworks._kafka.records.varint import write_varint
 
-__all__ = ["encode_batch", "encode_records"]
-
 
 def encode_records(records: Sequence[Record], base_timestamp: int) -> bytes:
     """Return the uncompressed body of a batch."""

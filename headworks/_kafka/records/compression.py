@@ -3,7 +3,7 @@
 Rules:
 
 - The broker decompresses no batch on its way. Readers do (`headworks log dump`, the search by
-  timestamp), and so do validation and log compaction.
+  timestamp), and so do validation, log compaction, and topics with a `compression.type`.
 - `limit` bounds the output, so that a small batch cannot fill the memory.
 - Every client can read the compressed form. Java's client requires lz4 frames of independent blocks
   and the framing of Java's snappy stream.
@@ -17,8 +17,6 @@ from enum import IntEnum
 import cramjam
 
 from headworks._kafka.records.batch import Buffer, InvalidBatchError
-
-__all__ = ["DEFAULT_LIMIT", "Codec", "compress", "decompress"]
 
 DEFAULT_LIMIT = 1 << 30
 _FIRST_GUESS = 1 << 16

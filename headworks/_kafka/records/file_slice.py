@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-__all__ = ["FileSlice", "OpenFile"]
-
 
 class OpenFile(Protocol):
     """A file that stays open while a slice refers to it."""

@@ -19,8 +19,6 @@ from headworks._kafka.records.batch import (
 from headworks._kafka.records.compression import DEFAULT_LIMIT, decompress
 from headworks._kafka.records.varint import read_varint
 
-__all__ = ["Record", "iter_records", "opened", "records_in"]
-
 
 class Record(NamedTuple):
     """One message."""
@@ -34,17 +32,17 @@ class Record(NamedTuple):
 
 def iter_records(buffer: Buffer, batch: Batch, *, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
     """Yield the records of `batch`, which was read from `buffer`; decompress if necessary."""
-    return records_in(opened(buffer, batch, limit=limit), batch)
+    return parse_records(record_data(buffer, batch, limit=limit), batch)
 
 
-def opened(buffer: Buffer, batch: Batch, *, limit: int = DEFAULT_LIMIT) -> bytes:
+def record_data(buffer: Buffer, batch: Batch, *, limit: int = DEFAULT_LIMIT) -> bytes:
     """Return the decompressed records of `batch`, which was read from `buffer`."""
     start, stop = batch.position + HEADER_SIZE, batch.position + batch.size
     return decompress(batch.codec, memoryview(buffer)[start:stop], limit=limit)
 
 
-def records_in(data: bytes, batch: Batch) -> Iterator[Record]:
-    """Yield the records of an `opened` batch."""
+def parse_records(data: bytes, batch: Batch) -> Iterator[Record]:
+    """Yield the records of a batch from its `record_data`."""
     position = 0
     try:
         for _ in range(batch.record_count):

@@ -1,9 +1,9 @@
-"""Remove records from a batch, for log compaction.
+"""Rewrite a batch: without some records, for log compaction, or with another codec.
 
 Rules:
 
 - Offsets never change. Base offset, last offset delta, producer, and sequence stay, so a removed
-  record leaves a gap. The codec stays, and the CRC is computed again.
+  record leaves a gap. The CRC is computed again. Compaction keeps the codec.
 - A record that stays keeps every byte, except for its timestamp delta.
 - A batch that keeps tombstones for a while carries their delete horizon. Bit 6 of its attributes
   says that the base timestamp is that time. Clients compute the same timestamps from it.
@@ -20,23 +20,23 @@ from crc32c import crc32c
 from headworks._kafka.records.batch import (
     APPEND_TIME,
     CODEC_MASK,
+    CONTROL,
     HEADER,
     HEADER_SIZE,
     LENGTH_PREFIX,
+    TRANSACTIONAL,
     Batch,
     InvalidBatchError,
 )
-from headworks._kafka.records.compression import compress
+from headworks._kafka.records.compression import Codec, compress
 from headworks._kafka.records.varint import read_varint, write_varint
-
-__all__ = ["DELETE_HORIZON", "Entry", "delete_horizon", "emptied", "entries_in", "rewritten"]
 
 DELETE_HORIZON = 0b100_0000
 _NO_TIMESTAMP = -1
 _CRC_FROM = 21
 
 
-class Entry(NamedTuple):
+class RawRecord(NamedTuple):
     """A record as compaction reads it; `rest` are the bytes behind the timestamp."""
 
     offset: int
@@ -47,8 +47,8 @@ class Entry(NamedTuple):
     rest: bytes
 
 
-def entries_in(data: bytes, batch: Batch) -> Iterator[Entry]:
-    """Yield the records of an `opened` batch. InvalidBatchError for damage."""
+def parse_raw_records(data: bytes, batch: Batch) -> Iterator[RawRecord]:
+    """Yield the records of a batch from its `record_data`. InvalidBatchError for damage."""
     position = 0
     try:
         for _ in range(batch.record_count):
@@ -62,7 +62,7 @@ def entries_in(data: bytes, batch: Batch) -> Iterator[Entry]:
         raise InvalidBatchError("records", f"a record does not decode: {error}") from None
 
 
-def _entry(data: bytes, position: int, end: int, batch: Batch) -> Entry:
+def _entry(data: bytes, position: int, end: int, batch: Batch) -> RawRecord:
     attributes = data[position]
     timestamp_delta, rest = read_varint(data, position + 1)
     offset_delta, position = read_varint(data, rest)
@@ -75,7 +75,7 @@ def _entry(data: bytes, position: int, end: int, batch: Batch) -> Entry:
     if max(position, position + value_size) > end:
         raise InvalidBatchError("records", "a field runs over its record")
     timestamp = batch.base_timestamp + timestamp_delta
-    return Entry(
+    return RawRecord(
         batch.base_offset + offset_delta, timestamp, attributes, key, value_size < 0, data[rest:end]
     )
 
@@ -85,7 +85,7 @@ def delete_horizon(batch: Batch) -> int | None:
     return batch.base_timestamp if batch.attributes & DELETE_HORIZON else None
 
 
-def rewritten(batch: Batch, entries: Iterable[Entry], horizon: int | None) -> bytes:
+def rebuild_batch(batch: Batch, entries: Iterable[RawRecord], horizon: int | None) -> bytes:
     """Return `batch` with only these records; `horizon` is when their tombstones may be removed.
 
     There must be at least one record. The records are read once, one at a time.
@@ -112,9 +112,9 @@ def rewritten(batch: Batch, entries: Iterable[Entry], horizon: int | None) -> by
     )
 
 
-def emptied(batch: Batch) -> bytes:
-    """Return `batch` without records, with its offsets, producer, and sequence."""
-    attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON)
+def empty_batch(batch: Batch) -> bytes:
+    """Return `batch` without records and transaction, with its offsets, producer, sequence."""
+    attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON | TRANSACTIONAL | CONTROL)
     return _sealed(
         batch._replace(
             attributes=attributes,
@@ -124,6 +124,17 @@ def emptied(batch: Batch) -> bytes:
         ),
         b"",
     )
+
+
+def without_transaction(batch: Batch, data: bytes) -> bytes:
+    """Return `batch`, whose bytes are `data`, as one that no transaction holds back any more."""
+    return _sealed(batch._replace(attributes=batch.attributes & ~TRANSACTIONAL), data[HEADER_SIZE:])
+
+
+def recompressed(batch: Batch, data: bytes, codec: Codec) -> bytes:
+    """Return `batch` with its records compressed by `codec`; `data` is their `record_data`."""
+    attributes = batch.attributes & ~CODEC_MASK | codec
+    return _sealed(batch._replace(attributes=attributes), compress(codec, data))
 
 
 def _sealed(batch: Batch, body: bytes) -> bytes:

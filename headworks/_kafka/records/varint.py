@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from headworks._kafka.records.batch import Buffer
 
-__all__ = ["read_unsigned", "read_varint", "write_unsigned", "write_varint"]
-
 _MAX_SHIFT = 63
 
 

@@ -9,6 +9,7 @@ SQLAlchemy, so nothing that a producer imports may import it.
 """
 
 from headworks._server.database.database import Database, now_ms
+from headworks._server.database.dialects import sqlite_file
 from headworks._server.database.migrations import Bookkeeping, Step, bookkeeping
 
-__all__ = ["Bookkeeping", "Database", "Step", "bookkeeping", "now_ms"]
+__all__ = ["Bookkeeping", "Database", "Step", "bookkeeping", "now_ms", "sqlite_file"]

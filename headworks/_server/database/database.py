@@ -24,8 +24,6 @@ from headworks._server.database import dialects
 from headworks._server.database.migrations import Bookkeeping, Step, migrate
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
-__all__ = ["Database", "now_ms"]
-
 
 def now_ms() -> int:
     """Return the clock of the store: milliseconds since 1970."""
@@ -36,7 +34,9 @@ class Database:
     """The store at a URL, migrated by `steps` to its current form; safe to share between threads.
 
     `store` is `sqlite:///FILE` or `postgresql://..`, and `clock` returns milliseconds since 1970.
-    Raises UsageError if the store cannot be opened, and UnreachableError if no database answers.
+    `salvage` is the command that keeps the intact rows of a damaged file. Raises UsageError if the
+    store cannot be opened, CorruptError if its file is damaged, and UnreachableError if no database
+    answers.
     """
 
     def __init__(
@@ -45,19 +45,23 @@ class Database:
         own: Bookkeeping,
         steps: Sequence[Step],
         *,
+        salvage: str,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self.clock = clock
         self._state = own.state  # the table with the revision
         self._listeners: list[Callable[[], None]] = []  # called after every change
         self._writer = Lock()  # held by the one writer of this process
-        self._engine = dialects.connect(store)
+        self._salvage = salvage
+        self._engine = dialects.connect(store, salvage)
         self._reading = dialects.reading(self._engine)  # the engine with snapshot reads
         self._writing = dialects.writing(self._engine)  # the engine that locks for writing
         try:
-            with self._writing.begin() as connection:
+            with dialects.migrating(self._engine).begin() as connection:
                 dialects.lock_for_migration(connection)
                 migrate(connection, own, steps, clock())
+                dialects.protect_rows(connection)
+            self._engine.dispose()  # the connection that migrated checks no foreign keys
         except SQLAlchemyError as error:
             self._engine.dispose()
             raise self._cannot_open(error) from None
@@ -67,7 +71,11 @@ class Database:
         what = f"cannot open the store {self._engine.url.render_as_string()}: {reason}"
         if dialects.is_unreachable(error):
             return UnreachableError(what, fix="start the database, or check the address in --store")
-        return UsageError(what, fix="check the address in --store, and its permissions")
+        return UsageError(
+            what,
+            fix="check the address in --store and its permissions, or restore it (docs/backup.md)"
+            f"{dialects.or_salvage(self._engine, self._salvage)}",
+        )
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

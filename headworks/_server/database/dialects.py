@@ -7,6 +7,7 @@ Rule: SQL that only one of the two understands is allowed here and nowhere else.
 | a read | deferred transaction (a snapshot, WAL) | REPEATABLE READ (a snapshot) |
 | a write | BEGIN IMMEDIATE: waits for the writer before it | READ COMMITTED, after the state row |
 | durability | synchronous=FULL | the server's |
+| changed bytes | a checksum in each row, checked at the start | the server's page checksums |
 """
 
 from __future__ import annotations
@@ -24,27 +25,29 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
-from headworks.errors import UsageError
-
-__all__ = ["connect", "is_unreachable", "lock_for_migration", "reading", "writing"]
+from headworks._server.checked_sqlite import row_checksums
+from headworks._server.checked_sqlite.check import check, is_empty
+from headworks.errors import CorruptError, UsageError
 
 _WRITES = "headworks_writes"
+_MIGRATES = "headworks_migrates"
 _BUSY_SECONDS = 20.0
 _CONNECT_SECONDS = 10
 _MIGRATION_LOCK = 0x4865_6164
 
 
-def connect(store: str) -> Engine:
+def connect(store: str, salvage: str) -> Engine:
     """Return an engine for the store at a URL: `sqlite:///FILE` or `postgresql://..`.
 
-    Raises UsageError for any other URL, a missing driver, or a missing folder.
+    Raises UsageError for any other URL, a missing driver, or a missing folder, and CorruptError for
+    a damaged file, with the command `salvage` as one way out.
     """
     try:
         url = make_url(store)
     except ArgumentError:
         raise _unknown(store) from None
     if url.get_backend_name() == "sqlite":
-        return _connect_sqlite(url)
+        return _connect_sqlite(url, salvage)
     if url.get_backend_name() != "postgresql":
         raise _unknown(store)
     try:
@@ -76,6 +79,11 @@ def writing(engine: Engine) -> Engine:
     return engine.execution_options(**{_WRITES: True})
 
 
+def migrating(engine: Engine) -> Engine:
+    """Return the engine for the migrations: SQLite's tables may be written anew."""
+    return writing(engine).execution_options(**{_MIGRATES: True})
+
+
 def is_unreachable(error: SQLAlchemyError) -> bool:
     """Return whether no database answered at all."""
     if not isinstance(error, OperationalError) or isinstance(error.orig, sqlite3.Error):
@@ -90,7 +98,41 @@ def lock_for_migration(connection: Connection) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
 
 
-def _connect_sqlite(url: URL) -> Engine:
+def protect_rows(connection: Connection) -> None:
+    """Let SQLite keep a checksum of each row, as the last step of a migration."""
+    if connection.dialect.name == "sqlite":
+        row_checksums.protect(_driver_connection(connection))
+
+
+def sqlite_file(store: str) -> Path:
+    """Return the file of a store in SQLite. Raises UsageError for another store."""
+    url = make_url(store)
+    if url.get_backend_name() != "sqlite" or not url.database:
+        raise UsageError(
+            f"{url.render_as_string()} is not a file of SQLite",
+            fix="restore a PostgreSQL database with pg_restore (docs/backup.md)",
+        )
+    return Path(url.database)
+
+
+def or_salvage(engine: Engine, salvage: str) -> str:
+    """Return the words for the other way out of a damaged file; empty for PostgreSQL."""
+    if engine.dialect.name != "sqlite":
+        return ""
+    return f", or keep what is intact with `{_command(salvage, engine.url)}`"
+
+
+def _command(salvage: str, url: URL) -> str:
+    return f"{salvage} --store {url.render_as_string()}"
+
+
+def _driver_connection(connection: Connection) -> sqlite3.Connection:
+    found = connection.connection.driver_connection
+    assert isinstance(found, sqlite3.Connection)
+    return found
+
+
+def _connect_sqlite(url: URL, salvage: str) -> Engine:
     if not url.database or url.database == ":memory:":
         raise UsageError(
             "a store in memory would be lost, and is not shared between threads",
@@ -101,6 +143,13 @@ def _connect_sqlite(url: URL) -> Engine:
         raise UsageError(
             f"the folder of the store does not exist: {folder}", fix=f"mkdir -p {folder}"
         )
+    fix = "stop every program that uses it, and restore it from a copy (docs/backup.md)"
+    if is_empty(Path(url.database)):
+        raise CorruptError(
+            f"the store {url.database} is an empty file: what it held is lost",
+            fix=f"{fix}. If it never held anything, remove it",
+        )
+    check(Path(url.database), f"{fix}, or keep what is intact with `{_command(salvage, url)}`")
     engine = create_engine(
         url,
         pool_size=10,
@@ -115,6 +164,7 @@ def _connect_sqlite(url: URL) -> Engine:
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     # Python's own transaction control would begin too late. `_begin_sqlite` begins instead.
     connection.isolation_level = None
+    row_checksums.prepare(connection)
     cursor = connection.cursor()
     _write_ahead(cursor)
     cursor.execute("PRAGMA synchronous=FULL")
@@ -137,7 +187,10 @@ def _write_ahead(cursor: sqlite3.Cursor) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(_WRITES, False)
+    options = connection.get_execution_options()
+    writes = options.get(_WRITES, False)
+    if options.get(_MIGRATES, False):
+        connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 

@@ -28,8 +28,6 @@ from sqlalchemy import (
 
 from headworks.errors import UsageError
 
-__all__ = ["Bookkeeping", "Step", "bookkeeping", "migrate"]
-
 Step = tuple[str, Callable[[Connection], None]]
 
 

@@ -10,8 +10,6 @@ import ipaddress
 
 from headworks.errors import UsageError
 
-__all__ = ["is_loopback", "parse_listen", "refuse_exposure", "refuse_plaintext"]
-
 _FIX = "listen on 127.0.0.1, or pass --insecure if the network is trusted"
 
 

@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headworks._server.security.reloaded_file import ReloadedFile
+from headworks._subject import Subject
 from headworks.errors import UsageError
-
-__all__ = ["ANONYMOUS", "Access", "Grant", "Principal", "ResourceType", "Role", "read_grants"]
 
 _E = TypeVar("_E", bound=StrEnum)
 _GROUP = "group:"
+_DEFAULT_CONTEXT = ":.:"  # which the names of subjects leave out
 
 
 class Role(StrEnum):
@@ -130,13 +130,29 @@ def _grant(number: int, grant: Mapping[str, Any]) -> Grant:
         raise UsageError(
             f"grant {number} has a prefix and a name", fix="make two grants of it, or leave one out"
         )
+    on = _members(number, grant, "on", ResourceType) if "on" in grant else frozenset(ResourceType)
+    if ResourceType.SUBJECTS in on:
+        _refuse_other_spelling(number, prefix, name)
     return Grant(
         frozenset(_texts(number, grant, "to")),
         _members(number, grant, "roles", Role),
         prefix,
-        _members(number, grant, "on", ResourceType) if "on" in grant else frozenset(ResourceType),
+        on,
         name,
     )
+
+
+def _refuse_other_spelling(number: int, prefix: str, name: str | None) -> None:
+    """Raise UsageError for a spelling of a subject that no subject has: it would match nothing."""
+    written = prefix if name is None else name
+    spelled = written.removeprefix(_DEFAULT_CONTEXT) if name is None else str(Subject.parse(name))
+    if spelled != written:
+        key = "prefix" if name is None else "name"
+        raise UsageError(
+            f"grant {number}: the {key} {written!r} matches nothing, because subjects are not"
+            " written in this way",
+            fix=f"write {key} = {spelled!r}" if spelled else f"leave out the {key}",
+        )
 
 
 def _texts(number: int, grant: Mapping[str, Any], key: str) -> list[str]:

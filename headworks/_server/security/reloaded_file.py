@@ -14,8 +14,6 @@ from typing import Generic, TypeVar
 
 from headworks.errors import UsageError
 
-__all__ = ["ReloadedFile"]
-
 _CHECK_SECONDS = 1.0
 _T = TypeVar("_T")
 

@@ -20,8 +20,6 @@ from headworks._server.security import Secret
 from headworks._server.security.users import ITERATIONS
 from headworks.errors import RefusedError
 
-__all__ = ["MECHANISMS", "LoginError", "Password", "ScramExchange", "read_plain"]
-
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256")
 _KEY = secrets.token_bytes(
     32

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from headworks.errors import UsageError
 
-__all__ = ["server_tls"]
-
 
 def server_tls(certificate: Path, key: Path) -> ssl.SSLContext:
     """Return a server's context from PEM files; UsageError names the unusable file."""

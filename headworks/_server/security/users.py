@@ -28,17 +28,6 @@ from headworks._atomic_file import replace_file
 from headworks._server.security.reloaded_file import ReloadedFile
 from headworks.errors import UsageError
 
-__all__ = [
-    "ITERATIONS",
-    "Secret",
-    "Users",
-    "check_name",
-    "derive",
-    "new_secret",
-    "read_users",
-    "write_users",
-]
-
 ITERATIONS = 16384  # the maximum that every Kafka client and broker accepts
 _SCHEME = "SCRAM-SHA-256"
 _SALT_BYTES = 24

@@ -10,12 +10,15 @@ import subprocess
 import sys
 import time
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import psutil
 import pytest
+
+from tests.console.fetch import Fetch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.demo]
 LIMIT = 400
@@ -58,16 +61,53 @@ def leftovers(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.name != ".hypothesis"]
 
 
+@dataclass(frozen=True)
+class KeptDemo:
+    """The output of a kept demo, and the pages of its console before it was stopped."""
+
+    summary: dict[str, Any]
+    printed: list[str]
+    screens: dict[str, Any]
+
+
 @pytest.fixture(scope="module")
-def summary(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def kept(tmp_path_factory: pytest.TempPathFactory) -> KeptDemo:
+    """A whole run with --keep, stopped by Ctrl-C when it waits."""
     folder = tmp_path_factory.mktemp("demo")
-    run = start("--limit", str(LIMIT), "--format", "json", cwd=folder)
-    out, err = run.communicate(timeout=240)
-    assert run.returncode == 0, err
+    run = start("--limit", str(LIMIT), "--format", "json", "--keep", cwd=folder)
+    assert run.stderr is not None
+    printed: list[str] = []
+    while not printed or "Ctrl-C stops everything" not in printed[-1]:
+        printed.append(run.stderr.readline())
+        assert printed[-1], "".join(printed)
+    children = descendants(run)
+    address = next(line.split()[1] for line in printed if line.startswith("console "))
+    fetch = Fetch(address)
+    screens = {
+        "topics": fetch.until("/topics.json", lambda data: data["known"]),
+        "schemas": fetch.until("/schemas.json", lambda data: data["rows"]),
+        "audit": fetch.until("/audit.json", lambda data: data["kept"] and data["tiers"]),
+    }
+    run.send_signal(signal.SIGINT)
+    out, _ = run.communicate(timeout=120)
+    assert run.returncode == 130
+    assert_gone(children)
     assert not leftovers(folder)
-    answer = json.loads(out)
-    assert isinstance(answer, dict)
-    return answer
+    return KeptDemo(json.loads(out), printed, screens)
+
+
+@pytest.fixture(scope="module")
+def summary(kept: KeptDemo) -> dict[str, Any]:
+    return kept.summary
+
+
+def test_a_kept_demo_prints_the_console_first_and_its_screens_show_the_demo(kept: KeptDemo) -> None:
+    block = "".join(kept.printed).partition("start console and audit")[2].splitlines()
+    names = [line.split()[0] for line in block if line and not line.startswith(" ")]
+    assert names[1:5] == ["console", "broker", "registry", "hive"]
+    topics = {row["topic"] for row in kept.screens["topics"]["part"]["rows"]}
+    assert {"airlines", "airports", "flights", "planes", "weather"} <= topics
+    assert "hadoop" in kept.screens["audit"]["tiers"]
 
 
 def test_every_row_is_in_hive(summary: dict[str, Any]) -> None:
@@ -135,14 +175,12 @@ def test_ctrl_c_stops_every_child(tmp_path: Path, moment: str) -> None:
 
 
 def test_without_java_it_says_so_and_starts_nothing(tmp_path: Path) -> None:
-    only_python = tmp_path / "bin"
-    only_python.mkdir()
     done = subprocess.run(
         [sys.executable, "-P", "-m", "headworks._cli", "demo", "--limit", "2"],
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env={"PATH": str(only_python), "HOME": str(tmp_path)},
+        env={"JAVA_HOME": str(tmp_path), "PATH": "/nonexistent", "HOME": str(tmp_path)},
         check=False,
         timeout=120,
     )

@@ -18,8 +18,6 @@ from headworks._zookeeper import BrokerNode, TopicNode, ZooKeeperSession, paths
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
 
-__all__ = ["BROKER", "declare", "encoder", "eventually", "fill", "register"]
-
 BROKER = 1
 
 

@@ -83,7 +83,7 @@ def test_the_shares_of_all_members_are_the_whole(
 
 
 @given(TOPICS, MEMBERS, st.randoms())
-def test_whoever_asks_and_in_whatever_order_the_answer_is_the_same(
+def test_every_member_computes_the_same_assignment_in_any_order(
     topics: dict[str, list[BrokerPartition]], members: dict[str, dict[str, int]], random: Random
 ) -> None:
     shuffled = {
@@ -93,6 +93,6 @@ def test_whoever_asks_and_in_whatever_order_the_answer_is_the_same(
     assert assign(topics, members) == assign(shuffled, again)
 
 
-def test_a_group_of_nobody_owns_nothing() -> None:
+def test_a_group_without_members_owns_nothing() -> None:
     assert ranges(numbered(3), []) == {}
     assert assign({"t": numbered(3)}, {"c": {"other": 1}}) == {}

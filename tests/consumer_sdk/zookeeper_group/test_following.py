@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from consumer_sdk import Consumer
 from headworks._cli.stack.ports import free_ports
-from headworks._kafka.bootstrap import Brokers, resolve_bootstrap
+from headworks._kafka.bootstrap import BootstrapServers, resolve_bootstrap
 from headworks._server import child_process
 from headworks.errors import UnreachableError
 from tests.consumer_sdk.zookeeper_group.cluster import encoder, eventually
@@ -40,12 +40,12 @@ def broker(folder: Path, zookeeper: str, port: int) -> child_process.Service:
 
 
 def test_nobody_there_is_said(zookeeper: str) -> None:
-    for asks in (resolve_bootstrap, Brokers):
+    for asks in (resolve_bootstrap, BootstrapServers):
         with pytest.raises(UnreachableError, match="no broker is registered"):
             asks(None, zookeeper)
 
 
-def test_what_is_given_beats_what_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_argument_takes_precedence_over_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWORKS_ZOOKEEPER", "127.0.0.1:1")
     monkeypatch.setenv("HEADWORKS_BOOTSTRAP", "set:9092")
     assert resolve_bootstrap("given:9092", "127.0.0.1:1") == "given:9092"
@@ -63,7 +63,7 @@ def test_all_brokers_are_replaced_while_clients_run(
         for future in admin.create_topics([NewTopic(TOPIC, 4, 1)]).values():
             future.result(60)
         encode = encoder(registry.url, TOPIC)
-        brokers = Brokers(zookeeper=zookeeper)
+        brokers = BootstrapServers(zookeeper=zookeeper)
         producer = confluent_kafka.Producer({**brokers.client(), "log_level": 2})
         with (
             consumer(zookeeper, registry, "broker") as broker_membership,

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from consumer_sdk import Consumer, Partition
+from consumer_sdk import Consumer, DamagedBatchError, Partition
 from consumer_sdk._zookeeper_group.assignment import BrokerPartition
 from consumer_sdk._zookeeper_group.directory import (
     GroupDirectory,
@@ -26,13 +27,21 @@ from consumer_sdk._zookeeper_group.directory import (
 from consumer_sdk._zookeeper_group.member import MemberTiming, ZooKeeperMember
 from consumer_sdk._zookeeper_group.subscription import subscription
 from headworks._cli.group import group_app
-from headworks._cli.stack.embedded_zookeeper import Ensemble
 from headworks._server import child_process
 from headworks._zookeeper import ZooKeeperSession, open_session, paths
 from headworks.errors import UnreachableError, UsageError
 from headworks.groups import GroupKind, Groups, TopicPartition
-from tests.consumer_sdk.zookeeper_group.cluster import BROKER, declare, eventually, fill, register
-from tests.ensemble import ensemble
+from tests.consumer_sdk.zookeeper_group.cluster import (
+    BROKER,
+    declare,
+    encoder,
+    eventually,
+    fill,
+    register,
+)
+from tests.damage import batches, flip_bit, produce_batches, segment
+from tests.ensemble import Ensemble, ensemble
+from tests.waiting import until
 
 pytestmark = pytest.mark.contract
 
@@ -112,6 +121,34 @@ def settle(*consumers: Dicts) -> list[list[Partition]]:
     return found
 
 
+@pytest.fixture
+def rotten(cluster: Cluster, broker_folder: Path) -> str:
+    """A topic of one partition, with ten numbers in each of four batches; the third is damaged."""
+    topic = cluster.topic(partitions=1)
+    values = list(map(encoder(cluster.registry, topic), range(40)))
+    produce_batches(cluster.broker, topic, values)
+    path = segment(broker_folder, topic)
+    flip_bit(path, batches(path)[2])
+    return topic
+
+
+def test_a_damaged_batch_stops_a_member_at_its_offset(cluster: Cluster, rotten: str) -> None:
+    with cluster.consumer("stops-at-damage", topics=[rotten]) as consumer:
+        assert numbers(consumer, 20) == list(range(20))
+        for _ in range(2):  # the consumer stays in front of it
+            with pytest.raises(DamagedBatchError, match=f"{rotten} partition 0 offset 20: "):
+                until(lambda: consumer.poll(1))
+    assert cluster.offsets("stops-at-damage") == {TopicPartition(rotten, 0): 20}
+
+
+def test_a_member_may_skip_exactly_the_damaged_batch(cluster: Cluster, rotten: str) -> None:
+    options: dict[str, Any] = {"topics": [rotten], "skip_damaged": True}
+    with cluster.consumer("skips-damage", **options) as consumer:
+        assert numbers(consumer, 30) == [*range(20), *range(30, 40)]
+        assert consumer.skipped_damaged == 10
+    assert cluster.offsets("skips-damage") == {TopicPartition(rotten, 0): 40}
+
+
 def test_the_group_is_in_the_directories_of_the_design(cluster: Cluster) -> None:
     topic, group = cluster.topic(), "dirs"
     cluster.fill(topic, range(40))
@@ -176,7 +213,7 @@ def test_a_group_begins_where_it_is_told(cluster: Cluster) -> None:
     assert cluster.offsets("largest")[TopicPartition(topic, 1)] == 6
 
 
-def test_a_filter_picks_up_what_comes_later_and_leaves_out_what_it_must(cluster: Cluster) -> None:
+def test_a_filter_includes_later_topics_and_excludes_denied_ones(cluster: Cluster) -> None:
     key = uuid.uuid4().hex[:6]
     early, refused = cluster.topic(f"{key}.a"), cluster.topic(f"{key}.secret")
     cluster.fill(early, range(4))

@@ -11,8 +11,7 @@ import pytest
 from headworks._audit_counting import counters
 from headworks._audit_counting.tally import PythonTally, Tally
 from headworks._native import COMPILED
-
-__all__ = ["BOTH", "Counting", "counting_in"]
+from tests.tools import needs
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ BOTH = [
     pytest.param(
         AS_INSTALLED,
         id="compiled",
-        marks=pytest.mark.skipif(not COMPILED, reason="no compiler when this was installed"),
+        marks=needs("extensions"),
     ),
 ]
 

@@ -312,7 +312,7 @@ def test_no_count_is_taken_after_the_end_and_a_late_report_is_left_open(tmp_path
     assert increment.counts == {"attempted": 1, "unresolved": 1}
 
 
-def test_a_window_that_was_published_and_freed_counts_anew(tmp_path: Path) -> None:
+def test_a_freed_window_starts_from_zero(tmp_path: Path) -> None:
     counters = CounterFile(tmp_path)
     published: Counter[str] = Counter()
     for number in range(3):

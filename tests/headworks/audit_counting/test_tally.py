@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headworks._audit_counting.tally import PythonTally, Tally
-from headworks._native import COMPILED
+from tests.tools import needs
 
 pytestmark = [
     pytest.mark.unit,
-    pytest.mark.skipif(not COMPILED, reason="no compiler when this was installed"),
+    needs("extensions"),
 ]
 START, END, AT = -5, 5, 3
 whole = st.one_of(
@@ -86,7 +86,7 @@ def test_ordinary_messages_are_counted_by_c() -> None:
     assert (told.tally.delivered, told.told) == (1, [])
 
 
-def test_an_error_that_is_raised_where_it_is_told_is_not_hidden() -> None:
+def test_an_error_of_the_delivery_callback_is_not_hidden() -> None:
     def raises(_error: object, _message: object) -> None:
         raise LookupError("so")
 
@@ -98,7 +98,7 @@ def test_an_error_that_is_raised_where_it_is_told_is_not_hidden() -> None:
         assert tally.delivered == 0
 
 
-@pytest.mark.parametrize("form", [PythonTally, Tally])
+@pytest.mark.parametrize("form", [PythonTally, Tally], ids=["python", "compiled"])
 @pytest.mark.parametrize("name", ["attempt", "report"])
 @pytest.mark.parametrize("given", [(), (1,), (1, 2, 3)])
 def test_a_step_takes_two_arguments(form: Any, name: str, given: tuple[int, ...]) -> None:

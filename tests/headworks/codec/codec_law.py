@@ -14,6 +14,8 @@ from typing import Any
 import fastavro
 
 from consumer_sdk import Decoder
+from consumer_sdk._event_program import event_decoder
+from consumer_sdk._generated_decoder import compiled
 from headworks._native import COMPILED
 from headworks._wire import prefix
 from headworks.codec import EventType
@@ -102,6 +104,7 @@ def check_codec(folder: Path, seed: int) -> None:
     assert kind.schema == dumps(schema)
     assert canonical_text(parse(kind.schema)) == canonical_text(node)
     decoder = Decoder(KnownSchema(kind.schema), kind.topic, kind)
+    python, form = (make(node, node, kind.types) for make in (compiled, event_decoder))
     for _ in range(5):
         typed, plain = data.datum(node)
         encoded = check_encoders(kind, typed)
@@ -109,6 +112,8 @@ def check_codec(folder: Path, seed: int) -> None:
         back, _ = decoder.decode(prefix(7) + encoded)
         assert back == typed or "nan" in repr(typed)  # which is not equal to itself
         assert check_encoders(kind, back) == encoded
+        assert repr(form(encoded, 0)) == repr(python(encoded, 0))
+    assert not COMPILED or form.__self__.declined == 0  # type: ignore[attr-defined]
 
 
 def check_defaults(folder: Path, seed: int) -> None:

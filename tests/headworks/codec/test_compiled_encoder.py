@@ -20,16 +20,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from headworks._native import COMPILED
 from headworks.codec import EncodeError
 from tests.headworks.codec.generated_packages import build
+from tests.tools import needs
 
 pytestmark = [
     pytest.mark.unit,
-    pytest.mark.skipif(
-        not COMPILED,
-        reason="the compiled encoder was not built: no compiler when this was installed",
-    ),
+    needs("extensions"),
 ]
 HEAD = b"\0\0\0\0\7"
 UTC = dt.UTC
@@ -329,7 +326,9 @@ def test_what_only_python_takes_python_encodes(module: Any, field: str, value: A
 
 
 @pytest.mark.parametrize(("field", "value"), WRONG)
-def test_a_mistake_is_told_by_python(module: Any, field: str, value: Any) -> None:
+def test_an_invalid_value_gets_the_error_of_the_python_encoder(
+    module: Any, field: str, value: Any
+) -> None:
     given = event(module, **{field: value})
     check(given, declined=True)
     with pytest.raises(EncodeError) as caught:

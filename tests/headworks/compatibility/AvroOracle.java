@@ -36,8 +36,6 @@ public class AvroOracle {
     switch (q[0]) {
       case "canonical":
         return "ok\t" + parse(q[1]).toString();
-      case "parsing-form":
-        return "ok\t" + SchemaNormalization.toParsingForm(parse(q[1]));
       case "compatible":
         return compatible(parse(q[1]), parse(q[2]));
       case "decode":

@@ -35,8 +35,6 @@ from headworks.schema._model import (
     Union,
 )
 
-__all__ = ["decoded", "fastavro_form", "promotes_before_exact", "same"]
-
 PROMOTED = {
     "long": {"int"},
     "float": {"int", "long"},

@@ -1,14 +1,13 @@
 """Avro Java itself, as a long-lived process that answers one line with one line.
 
 The class is compiled once per session from AvroOracle.java against the jars that come with
-PySpark. Where Java, its compiler or PySpark is missing, `start` says so by skipping.
+PySpark. Without a JDK, the tests that need it are skipped.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.tools import require
 
 SOURCE = Path(__file__).with_name("AvroOracle.java")
 JARS = ("avro-1.12", "jackson-core-2", "jackson-databind-2", "jackson-annotations-2", "slf4j-api")
@@ -64,8 +65,7 @@ def _class_path() -> list[Path]:
 
 def start(folder: Path) -> Iterator[Oracle]:
     """Compile and run the oracle in `folder`; the process ends with the generator."""
-    if shutil.which("java") is None or shutil.which("javac") is None:
-        pytest.skip("a JDK (java and javac) is needed to ask Avro Java")
+    require("javac")
     jars = ":".join(map(str, _class_path()))
     subprocess.run(["javac", "-cp", jars, "-d", str(folder), str(SOURCE)], check=True)
     command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{jars}:{folder}", "AvroOracle"]

@@ -49,6 +49,14 @@ def test_no_history_is_compatible() -> None:
     assert check_level(event(A), [], Level.FULL_TRANSITIVE, Policy.WAREHOUSE) == []
 
 
+def test_a_first_version_has_columns_that_a_table_can_have() -> None:
+    first = event({"name": "n" * 768, "type": "int"}, {"name": "_load", "type": "int"})
+    found = check_level(first, [], Level.BACKWARD, Policy.WAREHOUSE)
+    assert [one.rule for one in found] == ["HW206", "HW207"]
+    assert check_level(first, [], Level.BACKWARD, Policy.STRICT) == []
+    assert check_level(first, [], Level.NONE, Policy.WAREHOUSE) == []
+
+
 def test_the_message_names_the_side_that_can_still_change() -> None:
     backward = check_level(event(A, B), HISTORY[:1], Level.BACKWARD)[0]
     assert backward.message.startswith("Consumers on the proposed schema cannot read data written")

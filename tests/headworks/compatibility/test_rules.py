@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from hadoop_loader._tables.columns import ddl, table_columns
 from headworks.compatibility import RULES, Finding, Policy, check_pair
-from headworks.schema import parse
+from headworks.compatibility._columns import TypeLengths
+from headworks.schema import Record, parse
 from tests.headworks.compatibility.agreement import check_decoding
 from tests.headworks.compatibility.oracle import Oracle, compact
 
@@ -301,13 +303,59 @@ def test_policy_warehouse_on_columns() -> None:
     assert removed == []
 
 
+def test_policy_warehouse_on_what_a_metastore_stores() -> None:
+    def wide(characters: int) -> Any:
+        """A record whose column type has a text of so many characters."""
+        return record(f("b" * (characters - len("struct<:int>")), default=0), name="N")
+
+    def rules(new: Any, old: Any) -> list[str]:
+        return [one.rule for one in findings(new, old, Policy.WAREHOUSE)]
+
+    before = record(f("a", wide(100)))
+    assert rules(record(f("n" * 767, default=0)), before) == []
+    assert rules(record(f("n" * 768, default=0)), before) == ["HW207"]
+    assert rules(record(f("n" * 768, default=0)), record(f("n" * 768))) == [], "it had it before"
+    assert rules(record(f("a", wide(32_672))), record(f("a", record(name="N")))) == []
+    assert rules(record(f("a", wide(32_673))), record(f("a", record(name="N")))) == ["HW207"]
+    nested = {"type": "map", "values": ["null", {"type": "array", "items": wide(32_654)}]}
+    new = record(f("a"), f("m", nested, default={}))
+    (found,) = findings(new, record(f("a")), Policy.WAREHOUSE)
+    assert found.message == (
+        "The table cannot follow: the column's type has a text of 32,673 characters, and a "
+        "metastore takes 32,672 (field m)"
+    )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ["int", "string", {"type": "enum", "name": "x.y.E", "symbols": ["A"]}],
+        ["null", "long", "int"],
+        record(name="Empty"),
+        {"type": "fixed", "size": 12, "name": "D", "logicalType": "duration"},
+        logical("long", "local-timestamp-micros"),
+        decimal(9, 2),
+        decimal(60, 2),
+        {
+            "type": "map",
+            "values": {"type": "array", "items": record(f("b"), f("c", "float"), name="N")},
+        },
+    ],
+)
+def test_the_measured_text_of_a_column_type_is_the_one_that_tables_have(kind: Any) -> None:
+    schema = parse(json.dumps(record(f("a", kind))), strict=False)
+    assert isinstance(schema, Record)
+    text = ddl(table_columns(schema)[0].type).replace("`", "")
+    assert TypeLengths().of(schema.fields[0].type) == len(text)
+
+
 def test_every_rule_is_met_by_a_row() -> None:
     met = {rule for rows in (AVRO, STRICT, TABLE) for row in rows for rule in row[3]}
-    met |= {"HW202", "HW203", "HW205", "HW206"}
+    met |= {"HW202", "HW203", "HW205", "HW206", "HW207"}
     assert met == set(RULES)
 
 
-def test_findings_say_who_fails_on_what_and_where() -> None:
+def test_findings_name_the_reader_the_data_and_the_place() -> None:
     reader = record(f("n", record(f("late", ["null", "int"]), name="N")))
     writer = record(f("n", record(f("lat", "int"), name="N")))
     (found,) = findings(reader, writer, Policy.AVRO)

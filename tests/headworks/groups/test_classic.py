@@ -150,7 +150,7 @@ def test_a_group_that_somebody_is_in_stays_where_it_is(
             got += len(consumer.consume(200 - got, 1.0))
         consumer.commit(asynchronous=False)
         for command in (("reset", name, "--to", "earliest"), ("delete", name, "--yes")):
-            _, said = run(broker, *command, ok=2)
+            _, said = run(broker, *command, ok=4)
             assert "it cannot change while it has members" in said
         with Groups(broker.address) as groups:
             group = groups.described([name])[0]

@@ -94,9 +94,9 @@ def test_before_the_login_only_sasl_and_api_versions_are_taken(api: Api) -> None
     ("data", "message"),
     [
         (framed(99, 0), "API 99 is not served"),
-        (framed(ApiKey.PRODUCE, 10), "API produce version 10 is not served"),
+        (framed(ApiKey.PRODUCE, 14), "API produce version 14 is not served"),
         (framed(ApiKey.PRODUCE, -1), "API produce version -1 is not served"),
-        (framed(ApiKey.FETCH, 13), "API fetch version 13 is not served"),
+        (framed(ApiKey.FETCH, 19), "API fetch version 19 is not served"),
         (framed(ApiKey.METADATA, 1, 501), "metadata of 501 bytes: at most 500 are taken"),
         (struct.pack(">i", 7), "a request of 7 bytes is not within 8..1000"),
         (struct.pack(">i", -1), "a request of -1 bytes is not within 8..1000"),

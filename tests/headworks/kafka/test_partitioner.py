@@ -95,7 +95,7 @@ def test_audit_counts_take_the_same_way() -> None:
     assert (sent[0], set(sent[1:])) == (ANY, {0, 2})
 
 
-def test_what_can_be_reached_gets_its_share_and_who_listened_still_hears() -> None:
+def test_reachable_partitions_share_the_messages_and_callbacks_still_run() -> None:
     heard: list[str] = []
     partitioner = KeylessPartitioner()
     properties = partitioner.properties({"stats_cb": heard.append, "client.id": "x"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import uuid
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,13 +28,15 @@ from headworks._kafka.protocol import fetch as fetch_messages
 from headworks._kafka.protocol import produce as produce_messages
 from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.protocol.fetch import FetchPartition, PartitionData
-from headworks._kafka.protocol.message_reader import shape_of
+from headworks._kafka.protocol.message_reader import fields_of
 from headworks._kafka.protocol.oldest_versions import REQUESTS
 from headworks._kafka.protocol.produce import PartitionRecords, ProduceResult
 from headworks._kafka.records.file_slice import FileSlice
 from tests.broker.build import batch
 
 pytestmark = pytest.mark.contract
+
+_PRODUCE_BY_ID = 13  # version from which topics are named by their ids
 
 
 def kio_class(name: str, version: int, side: str, kind: str | None = None) -> Any:
@@ -64,7 +67,15 @@ _topics = st.dictionaries(
 )
 
 
-@given(st.integers(3, 9), _topics, st.sampled_from([-1, 0, 1]), st.none() | st.text(max_size=200))
+def _id(name: str) -> uuid.UUID:
+    return uuid.uuid5(uuid.NAMESPACE_URL, name)
+
+
+def _naming(version: int, name: str) -> dict[str, Any]:
+    return {"topic_id": _id(name)} if version >= _PRODUCE_BY_ID else {"name": name}
+
+
+@given(st.integers(3, 13), _topics, st.sampled_from([-1, 0, 1]), st.none() | st.text(max_size=200))
 def test_produce_requests_parse_as_kio_wrote_them(
     version: int, topics: dict[str, dict[int, bytes | None]], acks: int, transactional: str | None
 ) -> None:
@@ -76,7 +87,7 @@ def test_produce_requests_parse_as_kio_wrote_them(
         timeout=timedelta(seconds=1),
         topic_data=tuple(
             topic_kind(
-                name=name,
+                **_naming(version, name),
                 partition_data=tuple(
                     partition_kind(index=index, records=records)
                     for index, records in partitions.items()
@@ -98,19 +109,22 @@ def test_produce_requests_parse_as_kio_wrote_them(
     )
     request = produce_messages.parse_request(data, header.body, end, version)
     assert (request.transactional_id, request.acks) == (transactional, acks)
-    found: dict[str, dict[int, bytes | None]] = {}
+    found: dict[str | bytes, dict[int, bytes | None]] = {}
     for part in request.partitions:
         records = None if part.start < 0 else bytes(data[part.start : part.stop])
         found.setdefault(part.topic, {})[part.partition] = records
-    assert found == topics
+    ids = version >= _PRODUCE_BY_ID
+    assert found == {_id(name).bytes if ids else name: records for name, records in topics.items()}
 
 
-@pytest.mark.parametrize("version", range(3, 10))
+@pytest.mark.parametrize("version", range(3, 14))
 def test_produce_replies_read_back_through_kio(version: int) -> None:
+    ids = version >= _PRODUCE_BY_ID
+    a, b = (_id(name).bytes if ids else name for name in "ab")
     results = [
-        ProduceResult("a", 0, 0, 17, -1, 3),
-        ProduceResult("a", 1, 2, message="CRC is wrong"),
-        ProduceResult("b", 0, 0, 5, 1_600_000_000_000, 0),
+        ProduceResult(a, 0, 0, 17, -1, 3),
+        ProduceResult(a, 1, 2, message="CRC is wrong"),
+        ProduceResult(b, 0, 0, 5, 1_600_000_000_000, 0),
     ]
     frame = produce_messages.encode_reply(42, version, results)
     flexible = version >= 9
@@ -120,11 +134,11 @@ def test_produce_replies_read_back_through_kio(version: int) -> None:
     reply, size = entity_reader(kio_class("produce", version, "response"))(body, 0)
     assert size == len(body)
     found = [
-        (topic.name, part.index, int(part.error_code), part.base_offset)
+        (topic.topic_id.bytes if ids else topic.name, part.index, part.error_code, part.base_offset)
         for topic in reply.responses
         for part in topic.partition_responses
     ]
-    assert found == [("a", 0, 0, 17), ("a", 1, 2, -1), ("b", 0, 0, 5)]
+    assert found == [(a, 0, 0, 17), (a, 1, 2, -1), (b, 0, 0, 5)]
     if version >= 8:
         assert reply.responses[0].partition_responses[1].error_message == "CRC is wrong"
 
@@ -274,17 +288,17 @@ def test_encoding_leaves_out_what_a_version_lacks_and_misses_what_it_needs() -> 
 
 def sample(kind: Any, data: st.DataObject) -> Any:
     """Any instance of one of kio's messages."""
-    return kind(**{shape.name: _sample_field(shape, data) for shape in shape_of(kind)})
+    return kind(**{field.name: _sample_field(field, data) for field in fields_of(kind)})
 
 
-def _sample_field(shape: Any, data: st.DataObject) -> Any:
-    if shape.array:
-        one = shape._replace(array=False, nullable=False)
-        if shape.nullable and data.draw(st.booleans()):
+def _sample_field(field: Any, data: st.DataObject) -> Any:
+    if field.array:
+        one = field._replace(array=False, nullable=False)
+        if field.nullable and data.draw(st.booleans()):
             return None
         return tuple(_sample_field(one, data) for _ in range(data.draw(st.integers(0, 3))))
-    if shape.nested is not None:
-        return sample(shape.nested, data)
+    if field.nested is not None:
+        return sample(field.nested, data)
     values: dict[str, st.SearchStrategy[Any]] = {
         "string": st.text(max_size=150),
         "bytes": st.binary(max_size=150),
@@ -297,8 +311,8 @@ def _sample_field(shape: Any, data: st.DataObject) -> Any:
         "timedelta_i32": st.integers(0, 1 << 30).map(lambda ms: timedelta(milliseconds=ms)),
         "timedelta_i64": st.integers(0, 1 << 40).map(lambda ms: timedelta(milliseconds=ms)),
     }
-    strategy = values[shape.kind]
-    return data.draw(st.none() | strategy if shape.nullable and shape.tag is None else strategy)
+    strategy = values[field.kind]
+    return data.draw(st.none() | strategy if field.nullable and field.tag is None else strategy)
 
 
 _VERSIONS = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+import urllib.error
 import urllib.request
 
 import pytest
@@ -46,7 +47,24 @@ def test_a_slow_client_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_page_without_users_stays_on_loopback_unless_it_is_insecure() -> None:
     assert MetricsEndpoint.parse("127.0.0.1:0") == MetricsEndpoint("127.0.0.1", 0)
+    assert MetricsEndpoint.parse("127.0.0.1:0", insecure=True).web_pages.any_host
     assert MetricsEndpoint.parse("10.0.0.5:9400", insecure=True).host == "10.0.0.5"
     with pytest.raises(UsageError, match="metrics page would not authenticate") as refused:
         MetricsEndpoint.parse("10.0.0.5:9400")
     assert "--users" not in str(refused.value.fix)
+
+
+@pytest.mark.parametrize(("host", "status"), [("evil.example", 421), ("localhost:1", 200)])
+def test_a_page_without_users_is_not_read_under_a_foreign_name(host: str, status: int) -> None:
+    page = MetricsPage(MetricsEndpoint.parse("127.0.0.1:0"), lambda: b"up 1\n")
+    try:
+        asked = urllib.request.Request(page.url, headers={"Host": host})
+        try:
+            with urllib.request.urlopen(asked, timeout=60) as answer:
+                found = answer.status
+        except urllib.error.HTTPError as refused:
+            found = refused.code
+            refused.close()
+        assert found == status
+    finally:
+        page.stop()

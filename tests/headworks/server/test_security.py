@@ -193,12 +193,22 @@ def test_without_a_file_users_may_do_everything_and_others_nothing(
         ("[[grants]]\nto = ['a']\nroles = ['reader']\nname = ''", "name must be"),
         ("[[grants]]\nto = ['a']\nroles = ['reader']\nname = 'x'\nprefix = 'x'", "and a name"),
         ("[[grants]]\nto = ['a']\nroles = ['reader']\non = ['tables']", "tables"),
+        ("[[grants]]\nto = ['a']\nroles = ['reader']\nname = ':.:x'", "write name = 'x'"),
+        ("[[grants]]\nto = ['a']\nroles = ['reader']\nname = ':.x'", "write name = ':.x:'"),
+        ("[[grants]]\nto = ['a']\nroles = ['reader']\nprefix = ':.:x.'", "write prefix = 'x.'"),
+        ("[[grants]]\nto = ['a']\nroles = ['reader']\nprefix = ':.:'", "leave out the prefix"),
         ("x = ", "TOML"),
     ],
 )
 def test_a_bad_grant_is_refused_with_its_number_and_rule(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         read_grants(text)
+
+
+def test_the_spelling_of_subjects_binds_grants_on_subjects_only() -> None:
+    head = "[[grants]]\nto = ['a']\nroles = ['reader']\n"
+    for rest in ("name = ':.x:s'", "prefix = ':.x'", "name = ':.:g'\non = ['groups']"):
+        assert len(read_grants(head + rest)) == 1
 
 
 def test_an_address_beyond_this_machine_needs_a_reason() -> None:

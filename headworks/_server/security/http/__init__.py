@@ -7,6 +7,7 @@
 - `key_set`: the keys of that provider (JWKS), fetched and refreshed.
 - `permissions`: the permissions of one principal.
 - `request`: the header, and the error of authentication.
+- `web_pages`: the requests that are refused because a web page may have sent them.
 
 Rules:
 

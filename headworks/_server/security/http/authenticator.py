@@ -25,8 +25,6 @@ from headworks._server.security.http.permissions import PrincipalPermissions
 from headworks._server.security.http.request import AuthenticationError
 from headworks.errors import UsageError
 
-__all__ = ["HttpAuthenticator"]
-
 _REALM = 'realm="Headworks"'
 _LOG = logging.getLogger(__name__)
 

@@ -17,8 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from headworks._server.security import Principal, Secret, Users
 
-__all__ = ["MAX_WAITING_PASSWORDS", "PasswordVerifier", "TooManyPasswordsError"]
-
 MAX_WAITING_PASSWORDS = 64
 _MAX_CACHED_CREDENTIALS = 4096
 _Cache = OrderedDict[bytes, tuple[str, Secret | None]]

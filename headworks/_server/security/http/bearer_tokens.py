@@ -22,8 +22,6 @@ import jwt
 from headworks._server.security import ANONYMOUS, Principal
 from headworks._server.security.http.key_set import KeySet, UnknownKeyError
 
-__all__ = ["LEEWAY_SECONDS", "TokenError", "TokenRules", "TokenVerifier"]
-
 LEEWAY_SECONDS = 30
 _MAX_CACHED_CREDENTIALS = 4096
 _MAX_TOKEN_CHARACTERS = 16_384

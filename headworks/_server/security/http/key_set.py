@@ -31,17 +31,6 @@ from urllib3.exceptions import HTTPError
 from headworks._server.security.exposure import is_loopback
 from headworks.errors import UsageError
 
-__all__ = [
-    "COOLDOWN_SECONDS",
-    "FRESH_SECONDS",
-    "TRUSTED_SECONDS",
-    "Key",
-    "KeySet",
-    "KeysUnavailableError",
-    "UnknownKeyError",
-    "read_keys",
-]
-
 COOLDOWN_SECONDS, FRESH_SECONDS, TRUSTED_SECONDS = 5.0, 300.0, 3600.0
 _MAX_KEY_SET_BYTES = 1_000_000
 _TIMEOUT_SECONDS = 3.0

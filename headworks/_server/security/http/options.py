@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headworks._server.security import Access, Users
+from headworks._server.security.http.web_pages import WebPageRules
 from headworks.errors import UsageError
 
 if TYPE_CHECKING:
     from headworks._server.security.http.authenticator import HttpAuthenticator
     from headworks._server.security.http.bearer_tokens import TokenRules
-
-__all__ = ["SecurityOptions", "open_authenticator"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +38,7 @@ class SecurityOptions:
     jwt_groups: str = "groups"  # the claim with the principal's groups
     anonymous_reads: bool = False  # everyone may read
     insecure: bool = False  # the operator trusts the network
+    host_names: frozenset[str] = frozenset()  # further names under which clients reach the server
 
     @property
     def authenticates(self) -> bool:
@@ -49,6 +49,12 @@ class SecurityOptions:
     def is_open(self) -> bool:
         """Whether everyone may do everything."""
         return not (self.authenticates or self.access is not None or self.anonymous_reads)
+
+    @property
+    def web_pages(self) -> WebPageRules:
+        """The rules for requests of web pages; a given name excludes all others."""
+        any_host = (self.authenticates or self.insecure) and not self.host_names
+        return WebPageRules(any_host, self.host_names)
 
 
 def open_authenticator(

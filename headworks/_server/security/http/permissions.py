@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from headworks._server.security import ANONYMOUS, Grant, Principal, ResourceType, Role
 from headworks._subject import Subject
 
-__all__ = ["EVERYTHING_ALLOWED", "PrincipalPermissions"]
-
 
 @dataclass(frozen=True, slots=True)
 class PrincipalPermissions:

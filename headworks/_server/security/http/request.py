@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["AuthenticationError", "authorization_of"]
-
 
 class AuthenticationError(Exception):
     """A request whose sender is not authenticated; `status` is 401, 429, or 503."""

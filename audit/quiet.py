@@ -1,0 +1,75 @@
+"""Topics whose producers have stopped: they counted in nearly every window, and then in none.
+
+Rules:
+
+- Reads only. Few topics are looked at: those whose producers reported in the last day, and have not
+  for a while.
+- A topic that rests at the same time every day is not reported, once a day of it is known.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select
+
+from headworks._audit.store import AuditStore, tables
+from headworks._audit.store.aggregate import PRODUCER_TIER
+from headworks._audit_counting import WINDOW_MS, window_of
+
+_DAY_MS = 86_400_000
+_BUSY_WINDOWS = 18  # three hours
+_MIN_BUSY = 17  # of these windows
+_CHUNK_TOPICS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class QuietTopic:
+    """A topic that producers counted in `busy` of `windows` up to `last_window`, and not since."""
+
+    topic: str
+    busy: int
+    windows: int
+    last_window: int
+
+
+def quiet_topics(store: AuditStore, now: int, silent_after_ms: int) -> Iterator[QuietTopic]:
+    """Yield the topics that were busy until some time in the last day, by name."""
+    t = tables.topics.c
+    resting = select(t.topic).where(
+        t.tier == PRODUCER_TIER, t.last_sent < now - silent_after_ms, t.last_sent > now - _DAY_MS
+    )
+    with store.read() as connection:
+        names = sorted(connection.scalars(resting))
+        for at in range(0, len(names), _CHUNK_TOPICS):
+            found = _windows(connection, names[at : at + _CHUNK_TOPICS], now)
+            for topic, windows in sorted(found.items()):
+                last = max(windows)
+                before = range(last - (_BUSY_WINDOWS - 1) * WINDOW_MS, last + 1, WINDOW_MS)
+                busy = sum(start in windows for start in before)
+                if busy >= _MIN_BUSY and not _rested_yesterday(windows, last, now):
+                    yield QuietTopic(topic, busy, _BUSY_WINDOWS, last)
+
+
+def _windows(connection: Connection, names: list[str], now: int) -> dict[str, set[int]]:
+    w = tables.windows.c
+    counted = select(w.topic, w.window_start).where(
+        w.tier == PRODUCER_TIER,
+        w.topic.in_(names),
+        w.window_start.between(now - 3 * _DAY_MS, now),
+        w.attempted > 0,
+    )
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    for topic, start in connection.execute(counted):
+        found[topic].add(start)
+    return found
+
+
+def _rested_yesterday(windows: set[int], last: int, now: int) -> bool:
+    """Return whether most windows since `last` were empty a day before as well."""
+    if min(windows) > last - _DAY_MS:
+        return False  # nothing is known of that day
+    since = range(last + WINDOW_MS - _DAY_MS, window_of(now) - _DAY_MS, WINDOW_MS)
+    return 2 * sum(start in windows for start in since) < len(since)

@@ -1,0 +1,43 @@
+"""Ctrl-C while Spark starts: its JVM is killed, so that the demo ends at once.
+
+Without this, the demo would wait until Spark has started, only to stop it. The JVM holds nothing
+yet but a folder that the demo deletes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+_TURN_SECONDS = 0.1
+_SPARK = (b"spark-submit", b"SparkSubmit")
+_PROCESSES = Path("/proc")
+
+
+def kill_starting_jvm(opening: Future[Any]) -> None:
+    """Kill the JVM that `opening` starts, until `opening` has ended.
+
+    On a system without /proc it waits until Spark has started.
+    """
+    while not opening.done():
+        for process in starting_jvms():
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(_TURN_SECONDS)
+
+
+def starting_jvms(processes: Path = _PROCESSES) -> list[int]:
+    """Return the children of this process that are Spark's launcher or its JVM."""
+    found = []
+    for folder in processes.glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            parent = (folder / "stat").read_bytes().rpartition(b")")[2].split()[1]
+            command = (folder / "cmdline").read_bytes()
+            if int(parent) == os.getpid() and any(name in command for name in _SPARK):
+                found.append(int(folder.name))
+    return found

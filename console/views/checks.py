@@ -1,0 +1,229 @@
+"""The checks of the first page: is it well, and if not, what, since when, and what to do.
+
+Rules: pure. Each check has a level, says what is so in one sentence, and leads to the page where
+somebody acts on it. A source that cannot be read is never well. Names that a reader may not see are
+left out, and so are their troubles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from statistics import median
+
+from headworks._console.sources.audits import AuditSnapshot
+from headworks._console.sources.groups import GroupsSnapshot
+from headworks._console.sources.loads import LoadsSnapshot
+from headworks._console.sources.poller import SourceState
+from headworks._console.views.groups import group_lines
+from headworks._console.views.visibility import CanSee
+
+_MINUTE_MS = 60_000
+_DAY_MS = 86_400_000
+_OLD_AFTER_SECONDS = 90.0  # idle sources are read once a minute
+_SILENT_AFTER_MS = 3 * _MINUTE_MS  # the reconciler checks every 30 seconds
+_MISSED_LOADS = 3
+_MIN_LOADS = 3
+_MAX_LOADS = 10
+_MIN_LATE_MS = 10 * _MINUTE_MS
+_MAX_NAMES = 3
+_LITTLE_DISK, _NO_DISK = 0.10, 0.03  # shares of the warehouse's disk
+
+
+class CheckLevel(StrEnum):
+    """How well something is."""
+
+    GOOD = "good"
+    UNKNOWN = "unknown"
+    WARN = "warn"
+    BAD = "bad"
+
+
+_TROUBLE = (CheckLevel.BAD, CheckLevel.WARN)
+_QUIET_KINDS = ("quiet", "abandoned", "silent")
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """One line of the first page: a name, a level, a sentence, and the page to act on."""
+
+    name: str
+    level: CheckLevel
+    says: str
+    link: str
+
+
+def source_check(state: SourceState, link: str, *, hangs_after: float) -> HealthCheck:
+    """Return the check of a server: it answers, it is away, or it hangs.
+
+    It hangs if a read has taken `hangs_after` seconds without an end.
+    """
+    age = state.age_seconds
+    if state.problem is not None:
+        return HealthCheck(state.name, CheckLevel.BAD, state.problem, link)
+    if state.reading_seconds is not None and state.reading_seconds > hangs_after:
+        last = "never answered" if age is None else f"last answered {age:.0f} s ago"
+        says = f"no answer for {state.reading_seconds:.0f} s; it {last}"
+        return HealthCheck(state.name, CheckLevel.BAD, says, link)
+    if age is None:
+        return HealthCheck(state.name, CheckLevel.UNKNOWN, "it is being read", link)
+    if age > _OLD_AFTER_SECONDS:
+        return HealthCheck(state.name, CheckLevel.UNKNOWN, f"last read {age:.0f} s ago", link)
+    return HealthCheck(state.name, CheckLevel.GOOD, f"answered {age:.0f} s ago", link)
+
+
+def messages_check(well: bool, sentence: str) -> HealthCheck:
+    """Return whether the messages that are due arrived."""
+    level = CheckLevel.GOOD if well else CheckLevel.BAD
+    return HealthCheck("messages", level, sentence, "/audit")
+
+
+def producers_check(audit: AuditSnapshot | None, can_see: CanSee) -> HealthCheck | None:
+    """Return the producers and topics that have gone quiet, or None if there are none."""
+    quiet = [
+        one
+        for one in (audit.findings if audit else ())
+        if one.kind in _QUIET_KINDS and can_see.topic(one.topic or "")
+    ]
+    if not quiet:
+        return None
+    more = f"; and {len(quiet) - 1:,} more below" if len(quiet) > 1 else ""
+    return HealthCheck("producers", CheckLevel.WARN, quiet[0].text + more, "/#findings")
+
+
+def verdict(checks: Sequence[HealthCheck]) -> str:
+    """Return whether all is well, or the names of what is not."""
+    if not checks or all(one.level is CheckLevel.UNKNOWN for one in checks):
+        return "Everything is being read."
+    unwell = [one.name for one in worst_first(checks) if one.level in _TROUBLE]
+    return f"Look at: {', '.join(unwell)}." if unwell else "All is well."
+
+
+def reconciler_check(audit: AuditSnapshot | None, now_ms: int) -> HealthCheck:
+    """Return whether a reconciler keeps the audit."""
+    name, link = "reconciler", "/audit"
+    if audit is None:
+        return HealthCheck(name, CheckLevel.UNKNOWN, "the audit store is being read", link)
+    if audit.checked_at is None:
+        says = "no reconciler keeps the audit: start `headworks audit run`"
+        return HealthCheck(name, CheckLevel.WARN, says, link)
+    age = now_ms - audit.checked_at
+    if age > _SILENT_AFTER_MS:
+        says = f"it last checked {_duration(age)} ago: the figures are old; see its log"
+        return HealthCheck(name, CheckLevel.BAD, says, link)
+    return HealthCheck(name, CheckLevel.GOOD, f"checked {_duration(age)} ago", link)
+
+
+def loads_check(loads: LoadsSnapshot | None, now_ms: int) -> HealthCheck:
+    """Return whether loads come as they used to."""
+    name, link = "loads", "/loads"
+    runs = loads.runs if loads else ()
+    if not runs:
+        return HealthCheck(name, CheckLevel.UNKNOWN, "nothing has been loaded yet", link)
+    last = runs[0]
+    age = now_ms - last.created_ms
+    ago = f"load {last.number} was {_duration(age)} ago"
+    gaps = [newer.created_ms - older.created_ms for newer, older in pairwise(runs[:_MAX_LOADS])]
+    if len(runs) < _MIN_LOADS:
+        return HealthCheck(name, CheckLevel.GOOD, ago, link)
+    usual = median(gaps)
+    said = f"{ago}, and they come every {_duration(usual)}"
+    late = age > max(_MISSED_LOADS * usual, _MIN_LATE_MS)
+    if late:
+        says = f"{said}: look at the loader, `headworks load status`"
+        return HealthCheck(name, CheckLevel.BAD, says, link)
+    return HealthCheck(name, CheckLevel.GOOD, said, link)
+
+
+def topics_check(loads: LoadsSnapshot | None, can_see: CanSee) -> HealthCheck | None:
+    """Return the topics that the last load skipped, or None if it skipped none."""
+    if loads is None:
+        return None
+    refused = [topic for topic in loads.refused if can_see.topic(topic)]
+    ungoverned = [topic for topic in loads.ungoverned if can_see.topic(topic)]
+    told = []
+    if refused:
+        told.append(f"{_names(refused)} refused by the last load")
+    if ungoverned:
+        told.append(f"{_names(ungoverned)} without a schema, and not loaded")
+    if not told:
+        return None
+    level = CheckLevel.BAD if refused else CheckLevel.WARN
+    return HealthCheck("topics", level, "; ".join(told), "/topics")
+
+
+def groups_check(groups: GroupsSnapshot | None, can_see: CanSee) -> HealthCheck:
+    """Return the consumer groups that are not well."""
+    name, link = "groups", "/groups"
+    lines = group_lines(groups, can_see)
+    unwell = {
+        state: sorted(line.name for line in lines if line.state == state)
+        for state in ("stopped", "stalled", "falling behind", "rewound")
+    }
+    told = [f"{_names(names)} {state}" for state, names in unwell.items() if names]
+    if told:
+        bad = unwell["stopped"] or unwell["stalled"]
+        level = CheckLevel.BAD if bad else CheckLevel.WARN
+        return HealthCheck(name, level, "; ".join(told), link)
+    level = CheckLevel.UNKNOWN if groups is None else CheckLevel.GOOD
+    return HealthCheck(name, level, f"{len(lines):,} groups, none with trouble", link)
+
+
+def quarantine_check(loads: LoadsSnapshot | None, can_see: CanSee, now_ms: int) -> HealthCheck:
+    """Return whether messages were quarantined in the last day."""
+    name, link = "quarantine", "/quarantine"
+    tables = [one for one in (loads.by_topic.values() if loads else ()) if can_see.topic(one.topic)]
+    kept = sum(table.quarantined for table in tables)
+    fresh = sum(
+        run.quarantined
+        for run in (loads.runs if loads else ())
+        if run.created_ms > now_ms - _DAY_MS and all(can_see.topic(topic) for topic in run.topics)
+    )
+    if fresh > 0:
+        topics = sorted(table.topic for table in tables if table.quarantined)
+        says = f"{fresh:,} messages in the last day: {_names(topics)} affected"
+        return HealthCheck(name, CheckLevel.WARN, says, link)
+    return HealthCheck(name, CheckLevel.GOOD, f"nothing new; {kept:,} messages in all", link)
+
+
+def disk_check(loads: LoadsSnapshot | None) -> HealthCheck | None:
+    """Return whether the warehouse's disk has space, if it is a disk of this machine."""
+    if loads is None or loads.free_share is None:
+        return None
+    share = loads.free_share
+    level = (
+        CheckLevel.BAD
+        if share < _NO_DISK
+        else CheckLevel.WARN
+        if share < _LITTLE_DISK
+        else CheckLevel.GOOD
+    )
+    return HealthCheck("disk", level, f"{share:.0%} of the warehouse's disk is free", "/loads")
+
+
+def is_well(checks: Sequence[HealthCheck]) -> bool:
+    """Return whether no check has found trouble."""
+    return not any(one.level in _TROUBLE for one in checks)
+
+
+def worst_first(checks: Sequence[HealthCheck]) -> tuple[HealthCheck, ...]:
+    """Return the checks, those with trouble first."""
+    order = [CheckLevel.BAD, CheckLevel.WARN, CheckLevel.UNKNOWN, CheckLevel.GOOD]
+    return tuple(sorted(checks, key=lambda one: order.index(one.level)))
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MAX_NAMES])
+    more = len(names) - _MAX_NAMES
+    verb = "is" if len(names) == 1 else "are"
+    return f"{shown}{f' and {more} more' if more > 0 else ''} {verb}"
+
+
+def _duration(milliseconds: float) -> str:
+    seconds = max(0.0, milliseconds / 1000)
+    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,52 @@
+"""The arguments of a consumer, checked where they are given.
+
+Rule: every wrong argument is a UsageError here. librdkafka ignores some of them, and aborts the
+process on an empty group.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from headworks.errors import UsageError
+
+_STARTS = ("earliest", "latest")
+_MEMBERSHIPS = ("broker", "zookeeper")
+
+
+def check_sources(events: object, topics: object, matching: object) -> None:
+    """Raise UsageError unless one of the three says what to read."""
+    for name, given in (("events", events), ("topics", topics)):
+        if isinstance(given, type | str):
+            raise UsageError(f"{name} is {given!r}, and not a list", fix=f"use {name}=[..]")
+    if sum(map(bool, (events, topics, matching))) != 1:
+        raise UsageError(
+            "a Consumer reads either `events`, `topics` or what is `matching`",
+            fix="give one of them",
+        )
+
+
+def check_member(
+    group: object, kind: object, start: object, application: object, max_poll_records: object
+) -> None:
+    """Raise UsageError for a wrong group, membership, start, name of the program, or limit."""
+    if not isinstance(group, str) or not group:
+        raise UsageError(
+            f"group is {group!r}, and every consumer needs the name of its group",
+            fix="give a name; if it comes from the environment, set the variable",
+        )
+    if application is not None and (not isinstance(application, str) or not application):
+        raise UsageError(f"application is {application!r}", fix="give a name, or leave it out")
+    if kind not in _MEMBERSHIPS:
+        raise UsageError(f"membership is {kind!r}", fix="use 'broker' or 'zookeeper'")
+    if isinstance(start, datetime):
+        if start.tzinfo is None:
+            raise UsageError("`start` has no time zone", fix="give an aware datetime, e.g. in UTC")
+    elif start not in _STARTS:
+        raise UsageError(
+            f"start is {start!r}", fix="use 'earliest', 'latest', or an aware datetime"
+        )
+    if not isinstance(max_poll_records, int) or max_poll_records < 1:
+        raise UsageError(
+            f"max_poll_records is {max_poll_records!r}", fix="give a whole number of at least 1"
+        )

@@ -1,0 +1,389 @@
+"""A member of a group that a broker balances (Kafka's group protocol).
+
+Rules:
+
+- A background thread polls while the application handles a message. A rebalance therefore does not
+  wait for slow handlers, and the member stays in its group while it handles what it has fetched.
+- Only the thread that has the turn uses the client and the buffer, so that no message of a
+  partition is returned after the partition is lost.
+- librdkafka never resets an offset by itself. After a damaged batch it reads on at arbitrary
+  offsets, and would then repeat or skip messages without an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, TypeVar
+
+import confluent_kafka
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+
+from consumer_sdk._application_thread import ApplicationThread
+from consumer_sdk._background_poll import BackgroundPoll
+from consumer_sdk._damage import is_stale
+from consumer_sdk._fetch_buffer import FetchBuffer, FetchLimits
+from consumer_sdk._membership import OnPartitions, Start
+from consumer_sdk._message import Partition
+from consumer_sdk._offsets import offsets_of, uncommitted
+from consumer_sdk._reachability import close_within
+from headworks._kafka.clients import KafkaConsumer
+from headworks.errors import UnreachableError
+
+_T = TypeVar("_T")
+_COMMITTED_SECONDS = 10.0
+_HANDED_BACK_SECONDS = 1.0  # how long a revocation waits for the message that is being handled
+_HANDED_BACK_PAUSE_SECONDS = 0.005
+_MAX_POLL_INTERVAL = "max.poll.interval.ms", 300_000
+_RESET = "auto.offset.reset"
+_RESET_OFFSETS = {
+    **dict.fromkeys(("earliest", "smallest", "beginning"), OFFSET_BEGINNING),
+    **dict.fromkeys(("latest", "largest", "end"), OFFSET_END),
+}
+
+
+class BrokerMembership:
+    """A membership in a group that a broker balances (see `Membership`)."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        topics: list[str],
+        limits: FetchLimits,
+        start: Start,
+        on_assigned: OnPartitions | None,
+        on_revoked: OnPartitions | None,
+    ) -> None:
+        self._start = start
+        self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._fetched = FetchBuffer(limits)
+        # The message that the application handles; None once its partition is lost.
+        self._in_hand: confluent_kafka.Message | None = None
+        # Whether assignments are changes and not whole lists: as by a cooperative assignor, and as
+        # by a broker that assigns (KIP-848).
+        self._cooperative = properties.get(
+            "group.protocol"
+        ) == "consumer" or "cooperative" in properties.get("partition.assignment.strategy", "")
+        # Where each partition was sent last: an offset, or an end of the log. Until librdkafka
+        # returns a message, it does not know the position.
+        self._sought: dict[Partition, int] = {}
+        self.closed = False
+        # Where a partition begins if its offset is not in the log; None: that is an error.
+        self._reset_offset = _RESET_OFFSETS.get(properties.get(_RESET, ""))
+        if self._reset_offset is not None:
+            properties = {**properties, _RESET: "error"}
+        self.calls = 0  # how often the application has asked for a message
+        self.polls = 0  # how often it has polled for that
+        self._application = ApplicationThread()
+        self._turn = self._application.turn
+        self._is_held = False  # whether fetching is paused because the buffer is full
+        # Messages that were processed in another thread's turn; their offsets are stored later.
+        self._to_store: deque[confluent_kafka.Message] = deque()
+        self._failure: Exception | None = None  # of a background poll, for the application
+        self._is_left = False  # whether the background thread has left the member to the group
+        self._max_busy_seconds = int(properties.get(*_MAX_POLL_INTERVAL)) / 1000
+        self.client = KafkaConsumer(properties)
+        self.client.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked)
+        self._poller = BackgroundPoll(self, self._max_busy_seconds)
+
+    @property
+    def has_buffered(self) -> bool:
+        """See `Membership`."""
+        ours = self._fetched.messages
+        return bool(ours) and ours[0].error() is None and not self._application.is_elsewhere
+
+    @property
+    def assignment(self) -> list[Partition]:
+        """See `Membership`."""
+        return [] if self.closed else self._application.use(self._assignment)
+
+    def _assignment(self) -> list[Partition]:
+        return [Partition(p.topic, p.partition) for p in self.client.assignment()]
+
+    def next(self, timeout: float) -> confluent_kafka.Message | None:
+        """See `Membership`."""
+        self.calls += 1
+        # Every message takes this path, so the lock is called without a keyword.
+        if not self._turn.acquire(False) and not self._application.wait_for_turn(timeout):
+            return None
+        try:
+            if self._to_store:
+                self._store_rest()
+            if self._is_left:
+                self._return_to_group()
+            if self._application.calls:
+                self._application.serve()
+            messages = self._fetched.messages
+            if messages and messages[0].error() is None:
+                found: confluent_kafka.Message | None = messages.popleft()
+            else:
+                found = self._fetch(timeout)
+            self._in_hand = found
+            return found
+        finally:
+            self._turn.release()
+
+    def _fetch(self, timeout: float) -> confluent_kafka.Message | None:
+        """Return the next message or error, and fetch if need be."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        deadline = time.monotonic() + timeout
+        messages = self._fetched.messages
+        while True:
+            if not messages:
+                if self._is_held:
+                    self._is_held = False
+                    self._hold()
+                self.polls += 1
+                self._fetched.fill(self.client, max(0.0, deadline - time.monotonic()))
+            found = messages.popleft() if messages else None
+            if found is None or not self._has_reset(found):
+                return found
+
+    def poll_in_background(self) -> None:
+        """Fetch into the buffer while it has room; serve the group in any case."""
+        with self._application.in_background() as free:
+            if not free or self.closed:
+                return
+            try:
+                if not self._is_held and self._fetched.is_full:
+                    self._is_held = True
+                    self._hold()
+                self._fetched.fill(self.client, 0.0)
+                self._store_rest()
+            except Exception as error:
+                self._failure = error
+
+    def leave_to_group(self) -> None:
+        """Return no message after this before the group has said whose it is."""
+        self._is_left = True
+
+    def _return_to_group(self) -> None:
+        """Serve what the group wants first: it may have given the partitions to other members."""
+        self._is_left = False
+        self._is_held = True
+        self._hold()
+        while events := self.client.consume(1, 0.0):
+            self._fetched.messages.extend(events)
+
+    def put_back(self, message: confluent_kafka.Message) -> None:
+        """See `Membership`."""
+
+        def put_back() -> None:
+            if self._in_hand is message:  # otherwise its new owner repeats it
+                self._in_hand = None
+                self._fetched.messages.appendleft(message)
+
+        self._application.use(put_back)
+
+    def processed(self, message: confluent_kafka.Message) -> None:
+        """See `Membership`."""
+        if self._in_hand is not message:
+            return  # a rebalance revoked the partition, and its new owner repeats the message
+        if self._turn.acquire(False):
+            try:
+                self.client.store_offsets(message)
+            except KafkaException as error:
+                self._check_store(error)
+            finally:
+                self._turn.release()
+        else:
+            self._to_store.append(message)
+        self._in_hand = None
+
+    @staticmethod
+    def _check_store(error: KafkaException) -> None:
+        """Raise an error, unless a rebalance revoked the partition: its new owner repeats."""
+        if error.args[0].code() != KafkaError._STATE:
+            raise error
+
+    def _store_rest(self) -> None:
+        """Store the offsets of messages that were processed in another thread's turn."""
+        while self._to_store:
+            try:
+                self.client.store_offsets(self._to_store.popleft())
+            except KafkaException as error:
+                self._check_store(error)
+
+    def use(self, work: Callable[[confluent_kafka.Consumer], _T]) -> _T:
+        """See `Membership`."""
+        return self._application.use(lambda: work(self.client))
+
+    def move(self, offsets: Mapping[Partition, int], *, commit: bool) -> None:
+        """See `Membership`."""
+        places = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+
+        def move() -> None:
+            self._fetched.discard(set(offsets))
+            self._sought.update(offsets)
+            for place in places:
+                self._seek(place)
+            if commit:
+                self.client.store_offsets(offsets=places)
+                self.client.commit(offsets=places, asynchronous=False)
+
+        self._application.use(move)
+
+    def position(self, partition: Partition) -> int | None:
+        """See `Membership`."""
+        return self._application.use(lambda: self._position(partition))
+
+    def _position(self, partition: Partition) -> int | None:
+        if self._fetched.has(partition):
+            return None  # librdkafka counts these as returned
+        place = TopicPartition(*partition)
+        try:
+            offset = self.client.position([place])[0].offset
+            if offset < 0 and partition not in self._sought:
+                offset = self.client.committed([place], _COMMITTED_SECONDS)[0].offset
+        except KafkaException:
+            return None
+        if offset < 0:
+            offset = self._sought.get(partition, offset)
+        return offset if offset >= 0 else None
+
+    def resume(self, partition: Partition, offset: int, *, processed: bool) -> None:
+        """See `Membership`."""
+
+        def resume() -> None:
+            if partition not in self._assignment():
+                return  # a rebalance revoked it, and its new owner reads on
+            place = TopicPartition(*partition, offset)
+            self._fetched.discard({partition})
+            self._sought[partition] = offset
+            self._seek(place)
+            if processed:
+                self.client.store_offsets(offsets=[place])
+
+        self._application.use(resume)
+
+    def _seek(self, place: TopicPartition) -> None:
+        try:
+            self.client.seek(place)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._STATE:
+                raise
+            self._assign_again(place)  # librdkafka fetches nothing after an offset was not found
+
+    def _assign_again(self, place: TopicPartition) -> None:
+        if self._cooperative:
+            self.client.incremental_unassign([place])
+            self.client.incremental_assign([place])
+        else:
+            places = self.client.position(self.client.assignment())
+            for each in places:
+                if each.offset < 0:
+                    known = self._sought.get(Partition(each.topic, each.partition))
+                    each.offset = each.offset if known is None else known
+            mine = place.topic, place.partition
+            others = [p for p in places if (p.topic, p.partition) != mine]
+            self.client.assign([*others, place])
+        self._hold()
+
+    def _hold(self) -> None:
+        """Pause or resume what is assigned; librdkafka keeps neither in every rebalance."""
+        with suppress(KafkaException):  # the client is being closed
+            ours = self.client.assignment()
+            (self.client.pause if self._is_held else self.client.resume)(ours)
+
+    def commit(self) -> None:
+        """See `Membership`."""
+
+        def commit() -> None:
+            self._store_rest()
+            self.client.commit(asynchronous=False)
+
+        try:
+            self._application.use(commit)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._NO_OFFSET:
+                raise UnreachableError(f"the offsets were not committed: {error}") from None
+
+    def close(self, timeout: float) -> None:
+        """See `Membership`."""
+        deadline = time.monotonic() + timeout
+        self.closed = True
+        self._poller.stop()
+        if self._application.wait_for_turn(timeout):
+            self._store_rest()
+        close_within(self.client, self._application, max(0.0, deadline - time.monotonic()))
+
+    def _has_reset(self, event: confluent_kafka.Message) -> bool:
+        """Move a partition whose offset is not in the log, if the group wants that."""
+        problem = event.error()
+        if problem is None or problem.code() != KafkaError._AUTO_OFFSET_RESET:
+            return False
+        partition = Partition(event.topic() or "", event.partition() or 0)
+        if self._fetched.has(partition):
+            return True  # librdkafka reads on since then
+        position = self._position(partition)
+        if position is not None and is_stale(event, position):
+            self.resume(partition, position, processed=False)  # librdkafka left it, after damage
+        elif self._reset_offset is None:
+            return False
+        elif partition in self._assignment():
+            self._sought[partition] = self._reset_offset
+            self._assign_again(TopicPartition(*partition, self._reset_offset))
+        return True
+
+    def _assigned(
+        self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]
+    ) -> None:
+        """Begin at the committed offsets, or at `start` if there are none."""
+        if self.closed:
+            return  # they are revoked at once, and a request would hold up the close
+        ours = [Partition(p.topic, p.partition) for p in partitions]
+        starts = self._starts(consumer, ours)
+        self._sought |= starts
+        for p in partitions:
+            p.offset = starts.get(Partition(p.topic, p.partition), p.offset)
+        (consumer.incremental_assign if self._cooperative else consumer.assign)(partitions)
+        self._hold()
+        on_assigned = self._on_assigned
+        if on_assigned is not None:
+            self._application.defer(lambda: on_assigned(ours))
+
+    def _starts(
+        self, consumer: confluent_kafka.Consumer, partitions: list[Partition]
+    ) -> Mapping[Partition, int]:
+        """Return where the partitions without a committed offset begin."""
+        if isinstance(self._start, datetime):
+            fresh = uncommitted(consumer, partitions)
+            return offsets_of(consumer, fresh, self._start) if fresh else {}
+        if self._reset_offset is not None:
+            with suppress(KafkaException):  # librdkafka then looks for itself, and reports them
+                return dict.fromkeys(uncommitted(consumer, partitions), self._reset_offset)
+        return {}
+
+    def _revoked(self, _consumer: object, partitions: list[TopicPartition]) -> None:
+        """Forget partitions, after the application has stored what it processed of them."""
+        gone = [Partition(p.topic, p.partition) for p in partitions]
+        self._fetched.discard(set(gone))
+        for partition in gone:
+            self._sought.pop(partition, None)
+        on_revoked = self._on_revoked
+        if on_revoked is not None:
+            self._application.call(lambda: on_revoked(gone), self._max_busy_seconds)
+        self._take_from_hand(set(gone))
+        self._store_rest()
+
+    def _take_from_hand(self, gone: set[Partition]) -> None:
+        """Wait a moment for the message that the application handles, and forget it then."""
+        message, deadline = self._in_hand, time.monotonic() + _HANDED_BACK_SECONDS
+        if message is None or (message.topic(), message.partition()) not in gone:
+            return
+        while self._in_hand is message and time.monotonic() < deadline:
+            if not self._application.is_elsewhere or self.closed:
+                break  # this is the application's thread, and it handles nothing now
+            time.sleep(_HANDED_BACK_PAUSE_SECONDS)
+        self._in_hand = None

@@ -1,0 +1,71 @@
+"""The trouble of a consumer's brokers: logged, and an error if none answers for long.
+
+Rules: before the consumer gives up, it asks once more, because librdkafka does not report that
+brokers answer again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import KafkaException
+
+from consumer_sdk._application_thread import ApplicationThread
+from headworks._kafka.trouble_log import BrokerTrouble
+from headworks.errors import UnreachableError
+
+_log = logging.getLogger("headworks.consumer")
+_ASK_SECONDS = 3.0
+
+
+class BrokerReachability:
+    """Logs the trouble of one consumer's brokers; `after` seconds without any, `check` raises.
+
+    With `after` None, the consumer waits for ever.
+    """
+
+    def __init__(self, address: str, config: Mapping[str, Any], after: float | None) -> None:
+        self._trouble = BrokerTrouble(address, config, _log)
+        self._after = after
+        self._config = config
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The user's properties of librdkafka, with a callback that reports here, too."""
+        return {**self._config, "error_cb": self._trouble.report}
+
+    def missing_topic(self, topic: str) -> None:
+        """Log that a topic does not exist; it may be created later."""
+        self._trouble.log.warn(
+            f"topic {topic}", f"topic {topic!r} does not exist: waiting until it is created"
+        )
+
+    def check(self, client: confluent_kafka.Consumer) -> None:
+        """Raise UnreachableError if no broker has answered for long."""
+        since, now = self._trouble.down_since, time.monotonic()
+        if since is None or self._after is None or now - since < self._after:
+            return
+        self._trouble.down_since = None
+        try:
+            client.list_topics(timeout=_ASK_SECONDS)
+        except KafkaException:
+            self._trouble.down_since = time.monotonic()  # a consumer that goes on is told again
+            raise UnreachableError(
+                f"no broker at {self._trouble.address} has answered for {now - since:.0f} s:"
+                f" {self._trouble.reason}",
+                fix="start it with `headworks up`, or set `bootstrap`",
+            ) from None
+
+
+def close_within(
+    client: confluent_kafka.Consumer, application: ApplicationThread, timeout: float
+) -> None:
+    """Close `client`. After `timeout` seconds, log and leave the rest to a daemon thread."""
+    if not application.run_elsewhere(client.close, "headworks-close", timeout):
+        _log.warning(
+            "the group was not left within %.0f s: it notices after session.timeout.ms", timeout
+        )

@@ -1,0 +1,72 @@
+"""Raw messages to messages with events: one decoder for each topic that a consumer meets.
+
+Rules: a topic of a generated class is decoded to that class, and any other topic to dicts. A
+message without a value, a tombstone, is a `Deleted` if the application reads these, else bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any, cast
+
+import confluent_kafka
+
+from consumer_sdk._decode import DecodeError, Decoder
+from consumer_sdk._message import Deleted, Message
+from headworks.codec import event_type
+from headworks.registry_client import RegistryClient
+
+_NO_SCHEMA = 0
+
+
+class TopicDecoders:
+    """Decodes the messages of one thread; `topics` are those of `events`."""
+
+    def __init__(
+        self, registry: RegistryClient, events: Sequence[type], *, tombstones: bool
+    ) -> None:
+        self._registry = registry
+        self._tombstones = tombstones
+        self._classes = {event_type(cls).topic: cls for cls in events}
+        self._decoders = {
+            topic: Decoder(registry, topic, event_type(cls)) for topic, cls in self._classes.items()
+        }
+        self.topics = list(self._classes)
+
+    def copy(self) -> TopicDecoders:
+        """Return decoders for another thread."""
+        other = copy(self)
+        other._decoders = dict(self._decoders)
+        return other
+
+    def message(self, raw: confluent_kafka.Message) -> Message[Any]:
+        """Return a message with its event; DecodeError or FramingError if it has none."""
+        topic, value = raw.topic() or "", raw.value()
+        decoder = self._decoders.get(topic)
+        if decoder is None:
+            decoder = self._decoders[topic] = Decoder(self._registry, topic)
+        if value is None:
+            event, schema_id, version = self._deleted(topic, raw.key()), _NO_SCHEMA, None
+        else:
+            event, schema_id = decoder.decode(value)
+            version = decoder.version(schema_id)
+        return Message(
+            event=event,
+            topic=topic,
+            partition=raw.partition() or 0,
+            offset=raw.offset() or 0,
+            timestamp=raw.timestamp()[1],
+            key=raw.key(),
+            headers=tuple(cast("list[tuple[str, bytes | None]]", raw.headers() or [])),
+            schema_id=schema_id,
+            schema_version=version,
+        )
+
+    def _deleted(self, topic: str, key: bytes | None) -> Deleted[Any]:
+        if not self._tombstones:
+            raise DecodeError(
+                "it has no value: it is a tombstone, which deletes its key",
+                fix="read tombstones as Deleted, with tombstones=True",
+            )
+        return Deleted(self._classes.get(topic, dict), key)

@@ -1,0 +1,123 @@
+"""A consumer for users' tests: it replays events, and needs no broker.
+
+Rules: a message counts as processed exactly when it does with a real consumer. Nothing is decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import TypeVar
+
+from consumer_sdk._consumer import Consumer
+from consumer_sdk._message import Message, Partition
+from consumer_sdk._offsets import SeekTarget
+from headworks.codec import EventType
+from headworks.errors import UsageError
+
+__all__ = ["ReplayingConsumer"]
+
+T = TypeVar("T")
+_TOPIC = "replayed"
+
+
+class ReplayingConsumer(Consumer[T]):
+    """Replaces a Consumer, and is one for a type checker; iteration ends after the last event.
+
+    Each of `events` becomes a message of partition 0, at the next offset. `messages` follow as they
+    are. `processed` holds the messages that the application processed, `rejected` those that it
+    rejected with the reason, and `commits` how often it committed.
+    """
+
+    def __init__(self, events: Iterable[T] = (), *, messages: Iterable[Message[T]] = ()) -> None:
+        self._messages = [_message(event, offset) for offset, event in enumerate(events)]
+        self._messages += messages
+        self._at = 0
+        self._given: Message[T] | None = None
+        self.processed: list[Message[T]] = []
+        self.rejected: list[tuple[Message[T], str]] = []
+        self.commits = 0
+
+    def poll(self, timeout: float) -> Message[T] | None:  # noqa: ARG002 - nothing is waited for
+        """Return the next message, or None after the last one."""
+        self._take_back()
+        if self._at >= len(self._messages):
+            return None
+        self._given = self._messages[self._at]
+        self._at += 1
+        return self._given
+
+    async def apoll(self, timeout: float) -> Message[T] | None:
+        """Do what `poll` does."""
+        return self.poll(timeout)
+
+    def reject(self, reason: str) -> None:
+        """Note the last message in `rejected`; UsageError if there is none."""
+        if self._given is None:
+            raise UsageError("there is no message to reject", fix="reject the one that poll gave")
+        self.rejected.append((self._given, reason))
+        self.skipped += 1
+        self._given = None
+
+    def rewind(self, to: SeekTarget) -> None:
+        """Continue from an end, a time, or the offset of a partition."""
+        self._given = None
+        if isinstance(to, datetime):
+            since = int(to.timestamp() * 1000)
+            self._move(lambda message: message.timestamp >= since)
+        elif isinstance(to, Mapping):
+            self._move(lambda m: m.offset >= to.get(Partition(m.topic, m.partition), m.offset + 1))
+        else:
+            self._at = 0 if to == "earliest" else len(self._messages)
+
+    @property
+    def assignment(self) -> list[Partition]:
+        """The partitions of all messages."""
+        return sorted({Partition(each.topic, each.partition) for each in self._messages})
+
+    def commit(self) -> None:
+        """Count a commit; the last message is processed."""
+        self._take_back()
+        self.commits += 1
+
+    def streams(self, count: int) -> list[Consumer[T]]:
+        """Return this consumer; UsageError for more streams than one."""
+        if count != 1:
+            raise UsageError("a ReplayingConsumer has one stream", fix="make one for each stream")
+        return [self]
+
+    def close(self, timeout: float = 0.0) -> None:  # noqa: ARG002 - nothing is waited for
+        """End the iteration; the last message is processed."""
+        if not self._closed:
+            self._closed = True
+            self._take_back()
+
+    @property
+    def _ended(self) -> bool:
+        return self._closed or self._stopping or self._at >= len(self._messages)
+
+    def _drop_last(self) -> None:
+        self._given = None
+
+    def skip(self) -> None:
+        """Count the last message as skipped."""
+        self.skipped += self._given is not None
+        self._given = None
+
+    def _take_back(self) -> None:
+        if self._given is not None:
+            self.processed.append(self._given)
+            self._given = None
+
+    def _move(self, wanted: Callable[[Message[T]], bool]) -> None:
+        found = (at for at, message in enumerate(self._messages) if wanted(message))
+        self._at = next(found, len(self._messages))
+
+
+def _message(event: T, offset: int) -> Message[T]:
+    kind = getattr(event, "__headworks__", None)
+    if not isinstance(kind, EventType):
+        return Message(event, _TOPIC, 0, offset, 0, None, (), 0, None)
+    timestamp = kind.event_time(event) if kind.event_time else 0
+    key = kind.key(event) if kind.key else None
+    return Message(event, kind.topic, 0, offset, timestamp, key, (), 0, None)

@@ -1,0 +1,75 @@
+"""The metastore, as far as commits use it. The Spark one is `_tables.hive_catalog`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from hadoop_loader._storage.filesystem import AnyPath
+from hadoop_loader._tables.columns import StructField
+
+
+class Catalog(Protocol):
+    """The metastore, as far as the loader uses it. Every method can be repeated."""
+
+    def tables(self) -> set[str]:
+        """Return the names of the tables over files."""
+        ...
+
+    def check(self) -> None:
+        """Raise the metastore's error if it does not answer at all."""
+        ...
+
+    def put_table(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        location: AnyPath,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        """Create a table over files, or set its columns and properties."""
+        ...
+
+    def put_view(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        query: str,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        """Create or replace a view."""
+        ...
+
+    def add_days(self, name: str, days: Iterable[str]) -> None:
+        """Add the partitions of these days that the table lacks."""
+        ...
+
+    def relocate(self, name: str, folders: Mapping[str, AnyPath]) -> None:
+        """Point partitions at other folders, one after the other."""
+        ...
+
+    def drop_table(self, name: str) -> None:
+        """Drop a table over files, if it exists; the files stay."""
+        ...
+
+    def drop_days(self, name: str, days: Iterable[str]) -> None:
+        """Drop the partitions of these days, if they exist."""
+        ...
+
+    def drop_view(self, name: str) -> None:
+        """Drop a view, if it exists."""
+        ...
+
+    def set_properties(self, name: str, properties: dict[str, str]) -> None:
+        """Set properties of a table over files."""
+        ...
+
+    def set_statistics(self, name: str, rows: int, size: int) -> None:
+        """Set the rows and bytes of a table over files, for the planners of queries."""
+        ...
+
+    def source_of(self, name: str) -> str:
+        """Return the name of a table over files in SQL."""
+        ...

@@ -1,0 +1,85 @@
+"""The tables and views of the metastore, as the state after a commit defines them.
+
+Rule: defining one again changes nothing, so the work after a commit may do so at any time.
+"""
+
+from __future__ import annotations
+
+from hadoop_loader._commit.catalog import Catalog
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._commit.commit_record import TableState
+from hadoop_loader._commit.table_history import projections_of
+from hadoop_loader._decode.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
+from hadoop_loader._storage.filesystem import AnyPath
+from hadoop_loader._tables.columns import FILE_COLUMNS, StructField, quoted
+from hadoop_loader._tables.old_rows import file_columns
+from hadoop_loader._tables.views import view_columns, view_query
+from headworks.schema import Record, Schema, governance_of
+
+
+def define_table(state: TableState, log: CommitLog, root: AnyPath, catalog: Catalog) -> None:
+    """Define a topic's table over files, with all columns that its files have."""
+    history = projections_of(state, log)
+    columns = (*file_columns(history), *FILE_COLUMNS)
+    location = root / state.files_table
+    location.mkdir(exist_ok=True)
+    catalog.put_table(
+        state.files_table,
+        columns,
+        location,
+        _schema_doc(history[-1].schema),
+        _properties(state, history[-1].schema),
+    )
+
+
+def define_view(state: TableState, log: CommitLog, catalog: Catalog) -> None:
+    """Define a topic's view."""
+    history = projections_of(state, log)
+    source = catalog.source_of(state.files_table)
+    catalog.put_view(
+        state.table,
+        view_columns(history),
+        view_query(source, history),
+        _schema_doc(history[-1].schema),
+        _properties(state, history[-1].schema),
+    )
+
+
+def define_quarantine(root: AnyPath, catalog: Catalog) -> None:
+    """Define the quarantine: its table over files, and its view."""
+    location = root / QUARANTINE_TABLE
+    location.mkdir(exist_ok=True)
+    comment = "Messages that could not become rows, with the reason."
+    catalog.put_table(QUARANTINE_TABLE, QUARANTINE_COLUMNS, location, comment, {})
+    names = [f.name for f in QUARANTINE_COLUMNS] + ["datepartition"]
+    day = StructField("datepartition", QUARANTINE_COLUMNS[0].type, "day of the record, UTC")
+    query = f"SELECT {', '.join(map(quoted, names))} FROM {catalog.source_of(QUARANTINE_TABLE)}"
+    catalog.put_view(QUARANTINE_TABLE, (*QUARANTINE_COLUMNS, day), query, comment, {})
+
+
+def define_statistics(state: TableState, catalog: Catalog) -> None:
+    """Tell the metastore how large a topic's table is, so that engines plan joins well."""
+    _, rows, size = state.statistics
+    catalog.set_statistics(state.files_table, rows, size)
+
+
+def _properties(state: TableState, schema: Schema) -> dict[str, str]:
+    _, version, schema_id, key = state.projections[-1]
+    governed: dict[str, str | None] = {}
+    if isinstance(schema, Record):
+        found = governance_of(schema)
+        time = None if found.event_time is None else ".".join(found.event_time)
+        domain = schema.name.rpartition(".")[0] or None
+        governed = {"owner": found.owner, "event_time": time, "domain": domain}
+    return {
+        **{f"headworks.{name}": text for name, text in governed.items() if text is not None},
+        "headworks.topic": state.subject.removesuffix("-value"),
+        "headworks.subject": state.subject,
+        "headworks.schema.version": str(version),
+        "headworks.schema.id": str(schema_id),
+        "headworks.schema.sha256": str(key),
+    }
+
+
+def _schema_doc(schema: Schema) -> str | None:
+    return schema.doc if isinstance(schema, Record) else None

@@ -1,0 +1,76 @@
+"""The end of a process: every open producer is closed, and a forked child begins its own.
+
+Rules: a child of multiprocessing ends by `os._exit`, which runs finalizers of multiprocessing and
+no exit handlers, so it needs one of the former.
+"""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing.process
+import os
+import signal
+import sys
+import weakref
+from types import FrameType
+from typing import Any, Protocol
+
+
+class Closable(Protocol):
+    """A producer, as far as the end of a process concerns it."""
+
+    def close(self) -> int:
+        """Deliver the queue, publish the counts, and stop."""
+
+    def _after_fork(self) -> None:
+        """Leave the transport to the parent, in a forked child."""
+
+
+def close_on_sigterm(producer: Closable) -> None:
+    """Close `producer` on SIGTERM, and then end the process as before.
+
+    By default, Python ends on SIGTERM without running exit handlers. Call this from the main thread
+    of a program that has no handler of its own.
+    """
+    before = signal.getsignal(signal.SIGTERM)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        producer.close()
+        if callable(before):
+            before(number, frame)
+        else:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, handle)
+
+
+open_producers: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The producers of this process that are not closed."""
+
+
+def close_with_worker(producer: Closable) -> None:
+    """Close a producer when this process ends, if it is a child of multiprocessing."""
+    loaded = sys.modules.get("multiprocessing.util")
+    if loaded is not None and multiprocessing.process.parent_process() is not None:
+        loaded.Finalize(None, _close_if_open, args=(weakref.ref(producer),), exitpriority=0)
+
+
+def _close_if_open(reference: weakref.ref[Closable]) -> None:
+    producer = reference()
+    if producer is not None:
+        producer.close()
+
+
+def _forget_transports_after_fork() -> None:
+    for producer in list(open_producers):
+        producer._after_fork()
+
+
+def _close_at_exit() -> None:
+    for producer in list(open_producers):
+        producer.close()
+
+
+os.register_at_fork(after_in_child=_forget_transports_after_fork)
+atexit.register(_close_at_exit)

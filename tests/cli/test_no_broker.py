@@ -1,0 +1,124 @@
+"""Why no broker answers: each cause has a reason and a fix of its own, and none takes long."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from headworks._cli import broker_address
+from headworks._cli.broker_address import topics_metadata
+from headworks._server.child_process import Service
+from headworks.errors import UnreachableError
+
+pytestmark = pytest.mark.e2e
+
+
+class Quiet(BaseHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def web_server() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def listener(*, closes: bool) -> Iterator[str]:
+    """A server that ends every connection, or accepts them and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                connection.close()
+
+        if closes:
+            threading.Thread(target=accept, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def reason(address: str) -> tuple[str, str, float]:
+    began = time.monotonic()
+    with pytest.raises(UnreachableError) as caught:
+        topics_metadata(address)
+    return caught.value.message, caught.value.fix or "", time.monotonic() - began
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_address, "_STARTING_SECONDS", 0.5)
+    monkeypatch.setattr(broker_address, "_TIMEOUT_SECONDS", 1.0)
+
+
+def test_a_closed_port_is_refused() -> None:
+    message, fix, _ = reason("127.0.0.1:1")
+    assert message == "no broker answers at 127.0.0.1:1: 127.0.0.1:1: Connection refused"
+    assert "headworks up" in fix
+
+
+def test_an_unknown_host_is_named() -> None:
+    message, fix, _ = reason("no-such-host.invalid:9092")
+    assert "Failed to resolve 'no-such-host.invalid:9092'" in message
+    assert "after 0ms" not in message
+    assert "host name" in fix
+
+
+def test_an_unknown_host_beside_a_closed_port_is_named() -> None:
+    message, _, _ = reason("127.0.0.1:1,no-such-host.invalid:9092")
+    assert "no-such-host.invalid" in message.partition(": ")[2]
+
+
+def test_the_port_of_a_web_server_is_recognized(registry: Service) -> None:
+    with web_server() as address:
+        for one in (address, registry.address):
+            message, fix, _ = reason(one)
+            assert "a web server answers there" in message
+            assert "9092" in fix
+
+
+def test_another_protocol_and_a_hung_server_differ() -> None:
+    with listener(closes=True) as address:
+        assert "does not speak Kafka's protocol" in reason(address)[0]
+    with listener(closes=False) as address:
+        assert "nothing answers" in reason(address)[0]
+
+
+def test_an_url_is_no_address() -> None:
+    message, fix, _ = reason("http://127.0.0.1:8081")
+    assert "is not an address" in message
+    assert "HOST:PORT" in fix
+
+
+def test_wrong_credentials_are_not_a_missing_broker(
+    broker: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWORKS_USERNAME", "ada")
+    monkeypatch.setenv("HEADWORKS_PASSWORD", "secret")
+    message, fix, _ = reason(broker.address)
+    assert "SASL" in message
+    assert "password" in fix
+
+
+def test_nothing_that_listens_is_reported_within_the_time_that_a_broker_starts_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker_address, "_TIMEOUT_SECONDS", 60.0)
+    assert reason("127.0.0.1:1")[2] < 30

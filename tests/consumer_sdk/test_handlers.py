@@ -1,0 +1,256 @@
+"""Handlers: dispatched by class, retried, stopped without a loss, in threads and in event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from consumer_sdk import Consumer, Consumers, Message, OnPoison, Retry
+from consumer_sdk.testing import ReplayingConsumer
+from headworks._server.child_process import Service
+from headworks.errors import UsageError
+from producer_sdk import Producer
+from tests.producer_sdk.events import Site, new_site
+from tests.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+
+class FlakyError(Exception):
+    """An error that goes away."""
+
+
+@pytest.fixture
+def site(tmp_path: Path, broker: Service, registry: Service) -> Site:
+    return new_site(tmp_path, broker.address, registry.url)
+
+
+def replay(site: Site, *users: str) -> ReplayingConsumer[Any]:
+    return ReplayingConsumer([site.visit(user) for user in users])
+
+
+def app_of(site: Site, **options: Any) -> Consumers:
+    return Consumers(
+        group=f"g-{site.topic}", bootstrap=site.bootstrap, registry=site.registry, **options
+    )
+
+
+def send(site: Site, *users: str) -> None:
+    with Producer(
+        site.bootstrap, site.registry, application="test", state_dir=site.state
+    ) as producer:
+        for user in users:
+            producer.send_and_wait(site.visit(user), 60)
+
+
+def failing(
+    times: int, seen: list[str], error: type[Exception] = FlakyError
+) -> Callable[[Any], None]:
+    def handle(message: Message[Any]) -> None:
+        seen.append(message.event.user)
+        if message.event.user == "bad" and seen.count("bad") <= times:
+            raise error("no luck")
+
+    return handle
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_each_event_goes_to_its_handler(site: Site, is_async: bool) -> None:
+    app, seen = app_of(site), []
+
+    @app.on(site.one.Visit)
+    def plain(message: Message[Any]) -> None:
+        seen.append((message.event.user, threading.current_thread()))
+
+    if is_async:
+
+        @app.on(site.two.Visit)
+        async def other(message: Message[Any]) -> None:
+            await asyncio.sleep(0)
+            seen.append((message.event.user, threading.current_thread()))
+
+    consumer = ReplayingConsumer[Any](
+        [site.visit("ada"), *([site.two.Visit(user="bob", at=AT, seconds=1)] if is_async else [])]
+    )
+    app.run(consumer)
+    assert [user for user, _ in seen] == ["ada", "bob"][: 1 + is_async]
+    assert len(consumer.processed) == 1 + is_async
+    assert (seen[-1][1] is threading.main_thread()) is True
+    assert (seen[0][1] is threading.main_thread()) is not is_async, "it must not block the loop"
+
+
+AT = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+def test_a_handler_that_recovers_is_retried_in_place(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, seen = app_of(site), list[str]()
+    app.on(site.one.Visit, retry=Retry(attempts=3, pause=0.01))(failing(2, seen))
+    consumer = replay(site, "bad", "good")
+    app.run(consumer)
+    assert seen == ["bad", "bad", "bad", "good"]
+    assert [m.event.user for m in consumer.processed] == ["bad", "good"]
+    assert "attempt 2 of 3 failed, the next is in 0.0 s: FlakyError('no luck')" in caplog.text
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_after_the_last_attempt_the_policy_decides(site: Site, is_async: bool) -> None:
+    for then, attempts in ((OnPoison.DEAD_LETTER, 2), ("skip", 1), (OnPoison.STOP, 1)):
+        app, seen = app_of(site), list[str]()
+        plain = failing(9, seen)
+
+        async def coroutine(message: Message[Any], plain: Any = plain) -> None:
+            plain(message)
+
+        on = app.on(site.one.Visit, retry=Retry(attempts, 0.01), then=then)  # type: ignore[arg-type]
+        on(coroutine if is_async else plain)
+        consumer = replay(site, "bad", "good")
+        if then is OnPoison.STOP:
+            with pytest.raises(FlakyError):
+                app.run(consumer)
+            assert consumer.processed == []
+            continue
+        app.run(consumer)
+        assert seen == ["bad"] * attempts + ["good"]
+        assert consumer.skipped == 1
+        assert [m.event.user for m in consumer.processed] == ["good"]
+        reasons = [why for _, why in consumer.rejected]
+        assert reasons == (["FlakyError: no luck (after 2 attempts)"] if attempts == 2 else [])
+
+
+def test_some_exceptions_are_never_retried(site: Site) -> None:
+    app, seen = app_of(site), list[str]()
+    retry = Retry(attempts=5, pause=0.01, never=(LookupError,))
+    app.on(site.one.Visit, retry=retry, then=OnPoison.DEAD_LETTER)(failing(9, seen, KeyError))
+    consumer = replay(site, "bad")
+    app.run(consumer)
+    assert seen == ["bad"]
+    assert consumer.rejected[0][1] == "KeyError: 'no luck' (after 1 attempt)"
+
+
+def test_pauses_grow_to_a_limit() -> None:
+    retry = Retry(attempts=6, pause=1, longest_pause=5)
+    pauses = [retry.pause_after(attempt, FlakyError()) for attempt in range(1, 7)]
+    assert pauses == [1, 2, 4, 5, 5, None]
+    with pytest.raises(UsageError, match="0 attempts"):
+        Retry(attempts=0)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_stop_in_a_pause_leaves_the_message_to_the_next_member(
+    site: Site, is_async: bool
+) -> None:
+    send(site, "good", "bad")
+    app, seen = app_of(site), list[str]()
+    plain = failing(9, seen)
+
+    async def coroutine(message: Message[Any]) -> None:
+        plain(message)
+
+    app.on(site.one.Visit, retry=Retry(9, 60, 60))(coroutine if is_async else plain)
+
+    def stop() -> None:
+        until(lambda: "bad" in seen)
+        app.stop()
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    app.run()
+    stopper.join()
+    assert seen.count("bad") == 1
+    with Consumer([site.one.Visit], **connection(site)) as consumer:
+
+        def is_bad() -> bool:
+            message = consumer.poll(1)
+            return message is not None and message.event.user == "bad"
+
+        until(is_bad)
+
+
+def connection(site: Site) -> dict[str, Any]:
+    return {
+        "group": f"g-{site.topic}",
+        "bootstrap": site.bootstrap,
+        "registry": site.registry,
+    }
+
+
+def test_a_signal_ends_run_after_the_message(site: Site) -> None:
+    app, seen = app_of(site), list[str]()
+
+    @app.on(site.one.Visit)
+    def handle(message: Message[Any]) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        seen.append(message.event.user)
+
+    before = signal.getsignal(signal.SIGTERM)
+    consumer = replay(site, "ada", "bob")
+    app.run(consumer)
+    assert seen == ["ada"]
+    assert len(consumer.processed) == 1
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_web_application_handles_events_in_its_lifespan(site: Site) -> None:
+    app, seen = app_of(site), list[str]()
+
+    @app.on(site.one.Visit, then=OnPoison.DEAD_LETTER)
+    async def handle(message: Message[Any]) -> None:
+        if message.event.user == "bad":
+            raise FlakyError("no luck")
+        seen.append(message.event.user)
+
+    send(site, "ada", "bad", "bob")
+    with TestClient(Starlette(lifespan=app.lifespan)):
+        until(lambda: sorted(seen) == ["ada", "bob"])
+    with Consumer(
+        topics=[f"{site.topic}.dead-letter"],
+        **{**connection(site), "group": "letters", "on_poison": OnPoison.STOP},
+    ) as consumer:
+        letter = until(lambda: consumer.poll(1))
+    assert letter is not None
+    assert letter.event["user"] == "bad"
+    assert dict(letter.headers)["headworks.dead-letter.reason"] == (
+        b"FlakyError: no luck (after 1 attempt)"
+    )
+
+
+def test_an_error_in_a_lifespan_is_logged_at_once_and_raised_at_its_end(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(site, "bad")
+    app = app_of(site)
+    app.on(site.one.Visit)(failing(9, []))
+
+    async def live() -> None:
+        async with app.lifespan():
+            while "the handlers stopped" not in caplog.text:
+                await asyncio.sleep(0.05)
+
+    with pytest.raises(FlakyError):
+        asyncio.run(asyncio.wait_for(live(), 60))
+
+
+def test_wrong_registrations_are_refused(site: Site) -> None:
+    app = app_of(site)
+    with pytest.raises(UsageError, match="no handler"):
+        app.run()
+    with pytest.raises(TypeError, match="dict is not a class"):
+        app.on(dict)
+    with pytest.raises(UsageError, match="then is 'retry'"):
+        app.on(site.one.Visit, then="retry")  # type: ignore[arg-type]
+    app.on(site.one.Visit)(json.dumps)
+    with pytest.raises(UsageError, match="Visit has a handler already"):
+        app.on(site.one.Visit)(json.dumps)

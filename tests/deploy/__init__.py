@@ -1,0 +1,1 @@
+"""The units, images, and compose file of deploy/."""

@@ -1,0 +1,125 @@
+"""`headworks produce` and `headworks consume`: which messages are written and printed."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from headworks._server.child_process import Service
+from tests.pipeline.conftest import Topic
+from tests.pipeline.test_consumer import command
+
+pytestmark = pytest.mark.e2e
+
+TIMES = ("2026-05-01T10:00:00+00:00", "2026-05-01T11:00:00+00:00", "2026-05-01T12:00:00+00:00")
+Run = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A topic with three messages in partition 1, an hour apart, of which the last has a header."""
+
+    topic: str
+    consume: Run
+    produce: Run
+    broker: Service
+
+
+@pytest.fixture
+def filled(
+    topic: Topic,
+    broker: Service,
+    registry: Service,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Filled:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def run(*arguments: str, stdin: str = "") -> Any:
+        return command(*arguments, broker=broker, registry=registry, stdin=stdin)
+
+    def produce(*arguments: str, at: str = TIMES[0]) -> Any:
+        event = {"user": "u", "at": at, "count": 1, "place": {"city": "Rome"}, "tags": []}
+        return run("produce", topic.name, *arguments, stdin=json.dumps(event) + "\n")
+
+    def consume(*arguments: str) -> Any:
+        return run("consume", topic.name, "--format", "json", *arguments)
+
+    for at, key in zip(TIMES, ("ada", "ada", "ada"), strict=True):
+        done = produce("--key", key, "--header", "source=import", at=at)
+        assert done.returncode == 0, done.stderr
+    return Filled(topic.name, consume, produce, broker)
+
+
+def printed(done: Any) -> list[dict[str, Any]]:
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_time_an_offset_and_a_key_select_messages(filled: Filled) -> None:
+    assert filled.produce("--key", "grace").returncode == 0
+    every = printed(filled.consume("--max", "4"))
+    ada = [one for one in every if one["key"] == "ada"]
+    place = ada[0]["partition"]
+    assert [one["offset"] for one in ada] == [0, 1, 2] or len({o["partition"] for o in every}) == 1
+    late = printed(filled.consume("--from", "2026-05-01T10:30Z", "--key", "ada", "--max", "2"))
+    assert [one["event"]["at"] for one in late] == list(TIMES[1:])
+    at = ("--partition", str(place), "--offset", str(ada[1]["offset"]))
+    assert printed(filled.consume(*at, "--max", "1"))[0]["event"]["at"] == TIMES[1]
+    assert printed(filled.consume("--key", "nobody", "--idle", "0.5")) == []
+
+
+def test_headers_and_keys_arrive(filled: Filled) -> None:
+    reader = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": filled.broker.address,
+            "group.id": str(uuid.uuid4()),
+            "auto.offset.reset": "earliest",
+        }
+    )
+    try:
+        reader.subscribe([filled.topic])
+        message = None
+        while message is None:
+            message = reader.poll(1.0)
+        assert message.key() == b"ada"
+        assert ("source", b"import") in (message.headers() or [])
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--offset", "1"), "an offset belongs to a partition"),
+        (("--partition", "99"), "has no partition 99"),
+        (("--partition", "0", "--offset", "99"), "holds no offset 99"),
+        (("--partition", "0", "--group", "g"), "a group reads all partitions"),
+        (("--from", "yesterday"), "--from 'yesterday' is none of these"),
+    ],
+)
+def test_a_wrong_selection_is_named(filled: Filled, arguments: tuple[str, ...], said: str) -> None:
+    done = filled.consume(*arguments)
+    assert (done.returncode, said in done.stderr, "fix: " in done.stderr) == (2, True, True)
+
+
+def test_a_header_without_a_value_is_named(filled: Filled) -> None:
+    done = filled.produce("--header", "source")
+    assert (done.returncode, "is no NAME=VALUE" in done.stderr) == (2, True)
+
+
+def test_a_mistyped_topic_gets_a_suggestion(
+    topic: Topic, broker: Service, registry: Service
+) -> None:
+    assert command("topic", "create", "orders", broker=broker, registry=registry).returncode == 0
+    for verb in (("consume",), ("topic", "describe")):
+        done = command(*verb, "oders", broker=broker, registry=registry)
+        assert done.returncode == 2
+        assert "did you mean 'orders'?" in done.stderr
