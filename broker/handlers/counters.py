@@ -43,6 +43,7 @@ class BrokerCounters:
     logins: Counter[tuple[str, str]] = field(default_factory=Counter)  # by mechanism, outcome
     failed: Counter[str] = field(default_factory=Counter)  # connections closed, by the reason
     fetched: Counter[str] = field(default_factory=Counter)  # bytes of batches, by topic
+    dead_letters: Counter[str] = field(default_factory=Counter)  # by the topic that refused them
     received_bytes: int = 0
     sent_bytes: int = 0
     accepted: int = 0
@@ -50,8 +51,9 @@ class BrokerCounters:
 
     def forget_topics(self, served: Container[str]) -> None:
         """Forget the counters of topics that are not served any more."""
-        for topic in [name for name in self.fetched if name not in served]:
-            del self.fetched[topic]
+        for counter in (self.fetched, self.dead_letters):
+            for topic in [name for name in counter if name not in served]:
+                del counter[topic]
 
     def count_errors(self, api: int, answer: Mapping[str, Any]) -> None:
         """Count every error code in the fields of a reply."""

@@ -7,8 +7,9 @@ Three steps let all requests of one read pass share their writes:
 3. `finish` replies; with acks=all, when the flush is done.
 
 Rules: a batch is accepted as a whole, or rejected with the code that says why. Nothing is guessed
-or repaired. A request with acks=0 gets no reply. If it fails, the broker closes the connection,
-which is the only way to report it.
+or repaired. A topic may ask that refused records become dead letters instead (`dead_letters`). A
+request with acks=0 gets no reply. If it fails, the broker closes the connection, which is the only
+way to report it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from headworks._broker.handlers.client import Client
+from headworks._broker.handlers.dead_letters import DeadLetters, target_partition
 from headworks._broker.handlers.leadership import unavailable_error
 from headworks._broker.handlers.node import Node
 from headworks._broker.handlers.record_validation import (
@@ -163,8 +165,13 @@ class PendingProduce:
                 _check_transaction(node, partition, batch, self._transactional_id)
             if number in validation.refusals:
                 raise validation.refusals[number]
-            if number in validation.recompressed:
-                buffer = validation.recompressed[number]
+            letters = validation.dead_letters.get(number)
+            target = None if letters is None else target_partition(node, letters)
+            if letters is not None:
+                buffer = validation.replacements[number]
+                batch = check_batch(buffer)
+            elif number in validation.replacements:
+                buffer = validation.replacements[number]
                 batch = check_produced_batch(buffer, 0, len(buffer), partition, transactional=True)
         except RefusedError as error:
             partition.log_rejected_batch(error, self._sink.client.peer)
@@ -185,7 +192,28 @@ class PendingProduce:
         except StorageFailureError as error:
             raise refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         self.touched.append((number, partition, base + batch.last_offset_delta + 1))
+        if letters is not None and target is not None:
+            self._stage_dead_letters(node, target, letters, base)
         return ProduceResult(part.topic, part.partition, 0, base, append_time, log.log_start_offset)
+
+    def _stage_dead_letters(
+        self, node: Node, target: HostedPartition, letters: DeadLetters, base: int
+    ) -> None:
+        """Stage the records that the batch at offset `base` lacks."""
+        number, peer = len(self.results), self._sink.client.peer
+        for buffer in letters.batches(base):
+            batch = check_batch(buffer)
+            if target.config.append_time:
+                restamp_append_time(buffer, batch, int(node.clock() * 1000))
+            try:
+                first = target.stage(memoryview(buffer), batch)
+            except StorageFailureError as error:
+                message = f"{target} takes no dead letters: {error}"
+                raise refused(ErrorCode.KAFKA_STORAGE_ERROR, message) from None
+            self.touched.append((number, target, first + batch.last_offset_delta + 1))
+        count, reason = len(letters.records), next(iter(letters.reasons.values()))
+        node.counters.dead_letters[letters.source.topic] += count
+        letters.source.log_dead_letters(count, letters.topic, reason, peer)
 
     def fail(self, partition: HostedPartition, message: str) -> None:
         """Record that writing to `partition` failed: nothing staged there was appended."""

@@ -8,7 +8,9 @@ Rules:
 
 - The batches of other topics are not opened.
 - A batch is accepted or rejected as a whole. The error names the invalid records, what is wrong
-  with them, and the fix.
+  with them, and the fix. Topics with `headworks.schema.validation.mode=dead-letter` are the
+  exception: their invalid records are dead letters (`dead_letters`), unless the batch belongs to a
+  transaction or a record says a wrong number.
 - The decompressed size and the record count of a request's batches are bounded together.
 - A large request is validated in a thread (`is_large`). `validate_batches` touches nothing that the
   event loop changes.
@@ -24,16 +26,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headworks._broker.handlers.client import Client
+from headworks._broker.handlers.dead_letters import DeadLetters, separate
 from headworks._broker.handlers.framed_records import framed_records
 from headworks._broker.handlers.node import Node
 from headworks._broker.handlers.record_verdicts import MAX_NAMED_RECORDS, judge_records
-from headworks._broker.topics import HostedPartition, SchemaValidation
+from headworks._broker.topics import HostedPartition, RefusedRecords, SchemaValidation
 from headworks._broker.topics.schema_ids import ANY_ID, SchemaIdCache, SubjectSchemaId
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.protocol.produce import ProduceRequest
 from headworks._kafka.records import Batch, Codec, InvalidBatchError, check_batch
-from headworks._kafka.records.batch import Buffer
+from headworks._kafka.records.batch import CODEC_MASK, TRANSACTIONAL, Buffer
 from headworks._kafka.records.record import record_data
 from headworks._kafka.records.rewrite import recompressed
 from headworks.errors import RefusedError
@@ -59,15 +62,22 @@ class RejectedBatchError(RefusedError):
 class ValidationResult(NamedTuple):
     """The errors by number of the partition in the request, and the ids to look up first.
 
-    `recompressed` holds the batches that are written in place of those in the request.
+    `replacements` holds the batches that are written in place of those in the request, and
+    `dead_letters` the records that these lack.
     """
 
     refusals: dict[int, RejectedBatchError]
     unknown_ids: set[SubjectSchemaId]
-    recompressed: dict[int, bytearray]
+    replacements: dict[int, bytearray]
+    dead_letters: dict[int, DeadLetters]
+
+    @classmethod
+    def empty(cls) -> ValidationResult:
+        """Return the result of a request that nobody looked into."""
+        return cls({}, set(), {}, {})
 
 
-NOT_VALIDATED = ValidationResult({}, set(), {})  # nothing was looked at
+NOT_VALIDATED = ValidationResult.empty()
 
 
 class BatchToValidate(NamedTuple):
@@ -125,7 +135,7 @@ def validate_batches(
     asked: Sequence[BatchToValidate], buffer: Buffer, ids: SchemaIdCache | None
 ) -> ValidationResult:
     """Validate the batches, which lie in `buffer`."""
-    found = ValidationResult({}, set(), {})
+    found = ValidationResult.empty()
     limits = [_EXPANSION_FACTOR * one.partition.config.max_message_bytes for one in asked]
     left = _Budget(_MAX_RECORDS, max([_MIN_LIMIT_BYTES, *limits]))
     for one in asked:
@@ -135,7 +145,7 @@ def validate_batches(
         elif one.codec is None:
             continue
         refusal = (
-            _check_or_recompress(one, buffer, ids, found, left)
+            _check_or_rewrite(one, buffer, ids, found, left)
             if left.records >= 0
             else _too_many(one.partition)
         )
@@ -144,7 +154,7 @@ def validate_batches(
     return found
 
 
-def _check_or_recompress(
+def _check_or_rewrite(
     one: BatchToValidate,
     buffer: Buffer,
     ids: SchemaIdCache | None,
@@ -162,12 +172,19 @@ def _check_or_recompress(
         return RejectedBatchError(ErrorCode.INVALID_RECORD, f"{partition}: {error}")
     if batch.codec:
         left.bytes -= len(data)
+    bad: Mapping[int, str] = {}
     if partition.config.validates_records:
-        refusal = _judge(partition, data, batch, ids, found.unknown_ids)
-        if refusal is not None:
-            return refusal
-    if one.codec is not None:
-        found.recompressed[one.number] = bytearray(recompressed(batch, data, one.codec))
+        verdict = _judge(partition, data, batch, ids, found.unknown_ids)
+        if isinstance(verdict, RejectedBatchError):
+            return verdict
+        bad = verdict
+    if bad:
+        if one.codec is not None:
+            batch = batch._replace(attributes=batch.attributes & ~CODEC_MASK | one.codec)
+        separated = separate(partition, batch, data, bad)
+        found.replacements[one.number], found.dead_letters[one.number] = separated
+    elif one.codec is not None:
+        found.replacements[one.number] = bytearray(recompressed(batch, data, one.codec))
     return None
 
 
@@ -177,7 +194,8 @@ def _judge(
     batch: Batch,
     ids: SchemaIdCache | None,
     missing: set[SubjectSchemaId],
-) -> RejectedBatchError | None:
+) -> RejectedBatchError | Mapping[int, str]:
+    """Return why the batch is rejected, or its dead letters: their numbers and the reasons."""
     config = partition.config
     if ids is None and config.schema_validation is not SchemaValidation.OFF:
         return _later(f"{partition} checks schema ids, and this broker has no --registry to ask")
@@ -185,12 +203,18 @@ def _judge(
         records = framed_records(data, batch)
     except InvalidBatchError as error:
         return RejectedBatchError(ErrorCode.INVALID_RECORD, f"{partition}: {error}")
-    verdicts = judge_records(partition.topic, config, records, ids)
+    separable = (
+        config.refused_records is RefusedRecords.DEAD_LETTER
+        and not batch.attributes & TRANSACTIONAL
+        and not records.misnumbered
+    )
+    most = batch.record_count if separable else MAX_NAMED_RECORDS
+    verdicts = judge_records(partition.topic, config, records, ids, most=most)
     missing.update(verdicts.not_cached[: max(0, _MAX_LOOKUPS - len(missing))])
-    if verdicts.bad:
+    if verdicts.bad and not separable:
         return _rejected(partition, verdicts.bad)
     if not verdicts.unsure:
-        return None
+        return verdicts.bad
     assert ids is not None
     unsure = verdicts.unsure[0]
     asked = unsure.subject if unsure.schema_id == ANY_ID else unsure.schema_id

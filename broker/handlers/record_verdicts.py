@@ -52,9 +52,17 @@ class RecordVerdicts:
 
 
 def judge_records(
-    topic: str, config: TopicConfig, records: FramedRecords, ids: SchemaIdCache | None
+    topic: str,
+    config: TopicConfig,
+    records: FramedRecords,
+    ids: SchemaIdCache | None,
+    *,
+    most: int = MAX_NAMED_RECORDS,
 ) -> RecordVerdicts:
-    """Return the verdicts; without `ids`, those on schema ids are left out."""
+    """Return the verdicts; without `ids`, those on schema ids are left out.
+
+    Bad bytes are explained in `most` records of a schema id, and not looked for in the others.
+    """
     verdicts = RecordVerdicts()
     for number, said in records.misnumbered:
         verdicts.add([number], f"it says that it is number {said}")
@@ -62,7 +70,8 @@ def judge_records(
         verdicts.add(records.keys.with_id(NO_VALUE), _KEYLESS)
     if ids is None or config.schema_validation is SchemaValidation.OFF:
         return verdicts
-    judge = _Judge(ids, verdicts, payload=config.schema_validation is SchemaValidation.PAYLOAD)
+    payload = config.schema_validation is SchemaValidation.PAYLOAD
+    judge = _Judge(ids, verdicts, payload=payload, most=most)
     if judge.payload and judge.has_subject(f"{topic}-key", records.keys):
         judge.parts("key", f"{topic}-key", records.keys)
     judge.parts("value", f"{topic}-value", records.values)
@@ -74,6 +83,7 @@ class _Judge:
     ids: SchemaIdCache
     verdicts: RecordVerdicts
     payload: bool
+    most: int
 
     def has_subject(self, subject: str, keys: FramedParts) -> bool:
         """Return whether the keys are governed; without keys, nobody asks."""
@@ -106,9 +116,7 @@ class _Judge:
             reason = f"its data cannot be checked: {named}: {check.message}"
             self.verdicts.add(parts.with_id(schema_id), reason)
             return
-        for number, bad in check.find_bad(
-            parts.data, parts.ids, parts.spans, schema_id, MAX_NAMED_RECORDS
-        ):
+        for number, bad in check.find_bad(parts.data, parts.ids, parts.spans, schema_id, self.most):
             in_field = f", in field {bad.field}" if bad.field else ""
             place = f"byte {bad.byte + _wire.HEADER_SIZE} of the {what}{in_field}"
             reason = (

@@ -165,14 +165,16 @@ class _Collector:
         messages = CounterMetricFamily(
             "broker_topic_messages", "Messages ever written.", labels=_TOPIC
         )
+        dead = CounterMetricFamily("broker_topic_dead_letters", "Refused records.", labels=_TOPIC)
         segments = GaugeMetricFamily("broker_topic_segments", "Segment files.", labels=_TOPIC)
         for topic in self._served():
             logs = [partition.log for partition in tuple(topic.partitions.values())]
             taken.add_metric([topic.name], sum(log.appended_bytes for log in logs))
             given.add_metric([topic.name], counters.fetched[topic.name])
             messages.add_metric([topic.name], sum(log.log_end_offset for log in logs))
+            dead.add_metric([topic.name], counters.dead_letters[topic.name])
             segments.add_metric([topic.name], sum(len(log.segments) for log in logs))
-        yield from (taken, given, messages, segments)
+        yield from (taken, given, messages, dead, segments)
         topics = len(self._node.hosted.topics)
         yield GaugeMetricFamily("broker_topics", "Topics.", value=topics)
         producers = self._node.hosted.producers.count

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Sequence
 
 from headworks._broker.handlers.client import Client
+from headworks._broker.handlers.dead_letters import create_missing_topic
 from headworks._broker.handlers.node import Node
 from headworks._broker.handlers.record_validation import (
     NOT_VALIDATED,
@@ -29,12 +30,13 @@ class ValidationQueue:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        # The request that waits: a large one with its bytes, or one with unknown schema ids
+        # The request that waits: a large one with its bytes, or what another one lacks
         self._large: tuple[Sequence[BatchToValidate], bytes] | None = None
-        self._unknown: ValidationResult | None = None
+        self._incomplete: ValidationResult | None = None
         # What the next call of `validate` knows about the same request
         self._result: ValidationResult | None = None  # of the thread
         self._looked_up = False  # whether the registry was asked for its ids
+        self._created = False  # whether a missing topic for dead letters was to be created
 
     def validate(
         self, client: Client, request: ProduceRequest, buffer: bytearray
@@ -50,26 +52,42 @@ class ValidationQueue:
             self._large = batches, bytes(buffer)
             return None
         result = validate_batches(batches, buffer, self._node.hosted.schema_ids)
-        if result.unknown_ids and not self._looked_up:
-            self._unknown = result
+        if (result.unknown_ids and not self._looked_up) or (
+            not self._created and self._missing_topics(result)
+        ):
+            self._incomplete = result
             return None
-        self._looked_up = False
+        self._looked_up = self._created = False
         return result
 
     async def finish(self) -> None:
-        """Do what the request waits for: validate it in a thread, or ask the registry."""
+        """Do what the request waits for: validate it in a thread, or look up what it lacks."""
         ids = self._node.hosted.schema_ids
-        (large, self._large), (unknown, self._unknown) = (self._large, None), (self._unknown, None)
+        large, self._large = self._large, None
+        incomplete, self._incomplete = self._incomplete, None
         if large is not None:
             result = await self._validate_aside(*large)
             if result.unknown_ids and ids is not None:
                 await ids.look_up(result.unknown_ids)
                 result = await self._validate_aside(*large)
+            await self._create_topics(result)
             self._result = result
-        elif unknown is not None:
-            if ids is not None:
-                await ids.look_up(unknown.unknown_ids)
+        elif incomplete is not None:
+            if incomplete.unknown_ids and ids is not None:
+                await ids.look_up(incomplete.unknown_ids)
             self._looked_up = True
+            self._created = await self._create_topics(incomplete)
+
+    def _missing_topics(self, result: ValidationResult) -> set[str]:
+        wanted = {letters.topic for letters in result.dead_letters.values()}
+        return wanted - self._node.hosted.topics.keys()
+
+    async def _create_topics(self, result: ValidationResult) -> bool:
+        """Create the missing topics for dead letters. Return whether there were any."""
+        missing = self._missing_topics(result)
+        for topic in sorted(missing):
+            await create_missing_topic(self._node, topic)
+        return bool(missing)
 
     async def _validate_aside(
         self, batches: Sequence[BatchToValidate], buffer: bytes

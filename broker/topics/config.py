@@ -22,6 +22,7 @@ from headworks.errors import UsageError
 # the numbers of config types in the protocol
 _BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST = 1, 2, 3, 5, 6, 7
 VALIDATION = "headworks.schema.validation"
+_VALIDATION_MODE = "headworks.schema.validation.mode"
 _FOREVER = (1 << 63) - 1
 _NOT_TIERED = "there is no tiered storage"
 _ANY_TIME = "record timestamps are event times, which may lie at any distance"
@@ -61,6 +62,15 @@ class SchemaValidation(Enum):
     """The bytes must also be exactly one datum of that schema; keys too, if they have a subject."""
 
 
+class RefusedRecords(Enum):
+    """A batch with invalid records: rejected, or parted (`headworks.schema.validation.mode`)."""
+
+    REJECT = "reject"
+    """The batch is rejected as a whole."""
+    DEAD_LETTER = "dead-letter"
+    """The invalid records go to TOPIC.dead-letter, and the others are stored."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
     """The resolved configs of a topic."""
@@ -72,6 +82,7 @@ class TopicConfig:
     append_time: bool  # whether the broker sets the record timestamps
     compacted: bool
     schema_validation: SchemaValidation
+    refused_records: RefusedRecords
     codec: Codec | None  # that the records are stored with; None: with the producer's
 
     @property
@@ -163,6 +174,14 @@ CONFIGS: Mapping[str, ConfigKey] = {
             "reject messages whose schema id is not registered under TOPIC-value (true), or whose"
             " bytes are no datum of that schema either (payload); false: look at none",
             _one_of(*(one.value for one in SchemaValidation)),
+        ),
+        ConfigKey(
+            _VALIDATION_MODE,
+            _STRING,
+            RefusedRecords.REJECT.value,
+            "what becomes of a batch with refused records: reject the whole batch, or write these"
+            " records to TOPIC.dead-letter and store the others (dead-letter)",
+            _one_of(*(one.value for one in RefusedRecords)),
         ),
         _fixed("index.interval.bytes", _INT, "4096", "the interval of the index cannot change"),
         _fixed("leader.replication.throttled.replicas", _LIST, "", "a partition has no followers"),
@@ -312,6 +331,7 @@ def resolve_config(
         append_time=merged["message.timestamp.type"] == "LogAppendTime",
         compacted=compaction is not None,
         schema_validation=SchemaValidation(merged[VALIDATION]),
+        refused_records=RefusedRecords(merged[_VALIDATION_MODE]),
         codec=_CODECS[merged["compression.type"]],
     )
 

@@ -233,13 +233,20 @@ class HostedPartition:
 
     def log_rejected_batch(self, error: RefusedError, peer: str) -> None:
         """Log why a batch is rejected, once a minute: not every client reports its errors."""
+        self._log_refusal(f"rejected a batch of {peer}", str(error), peer)
+
+    def log_dead_letters(self, count: int, topic: str, reason: str, peer: str) -> None:
+        """Log why records became dead letters, once a minute: no client is told."""
+        self._log_refusal(f"wrote {count} records of {peer} to {topic}", reason, peer)
+
+    def _log_refusal(self, what: str, reason: str, peer: str) -> None:
         now = self._loop.time()
         if now < self._next_rejection_log:
             return
         self._next_rejection_log = now + _LOG_INTERVAL_SECONDS
-        why = str(error).removeprefix(f"{self}: ")
+        why = reason.removeprefix(f"{self}: ")
         about = self.about | {"peer": peer, "error": why}
-        _log.warning("%s: rejected a batch of %s: %s", self, peer, why, extra=about)
+        _log.warning("%s: %s: %s", self, what, why, extra=about)
 
     def stop(self, reason: str) -> None:
         """Reject batches from now on, and answer all waiting requests."""

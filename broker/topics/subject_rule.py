@@ -1,11 +1,13 @@
 """The rule that a topic is created only if its subject is registered (`--require-subject`).
 
 Rule: the registry is asked at each creation. While it does not answer, no such topic is created.
+A topic of dead letters needs the subject of the topic that they come from: it has none itself.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from headworks._broker.topics.schema_ids import (
     ANY_ID,
@@ -14,6 +16,8 @@ from headworks._broker.topics.schema_ids import (
     SubjectSchemaId,
 )
 from headworks.errors import UnreachableError, UsageError
+
+DEAD_LETTER_SUFFIX: Final = ".dead-letter"
 
 
 class MissingSubjectError(UsageError):
@@ -47,7 +51,7 @@ class SubjectRule:
         """Raise MissingSubjectError, or UnreachableError if the registry does not say."""
         if self._pattern is None or self._ids is None or not self._pattern.fullmatch(topic):
             return
-        subject = f"{topic}-value"
+        subject = f"{topic.removesuffix(DEAD_LETTER_SUFFIX)}-value"
         wanted = SubjectSchemaId(subject, ANY_ID)
         await self._ids.look_up([wanted])
         status = self._ids.status(wanted)

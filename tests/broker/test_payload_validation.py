@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import confluent_kafka
 import pytest
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from crc32c import crc32c
 from typer.testing import CliRunner
 
 from headworks._broker.topics.known_schemas import KnownSchemas
@@ -29,6 +32,7 @@ from tests.producer_sdk.events import Site, new_site
 
 pytestmark = pytest.mark.contract
 PAYLOAD = {"headworks.schema.validation": "payload"}
+DEAD_LETTERS = {"headworks.schema.validation.mode": "dead-letter"}
 INVALID_RECORD, NOT_ENOUGH_REPLICAS = 87, 19
 SCHEMA = json.dumps(
     {
@@ -67,15 +71,29 @@ def broker(
 
 
 def ask(address: str, topic: str, *pairs: Pair, codec: Codec = Codec.NONE) -> Any:
-    """The reply to one batch, once the registry has answered."""
+    """The reply to one batch of these keys and values, once the registry has answered."""
     batch = encode_batch([Record(0, 1, *pair, ()) for pair in pairs], codec=codec)
-    end = time.monotonic() + DEADLINE
+    return ask_batch(address, topic, batch)
+
+
+def ask_batch(address: str, topic: str, batch: bytes, patience: float = DEADLINE) -> Any:
+    """The reply to a batch, once the registry has answered or the patience has ended."""
+    end = time.monotonic() + patience
     while True:
         with Wire(address) as to:
             to.send(ApiKey.PRODUCE, 8, produce(topic, 0, batch, acks=-1))
             parts = reply(ApiKey.PRODUCE, 8, to.receive()[1]).responses[0].partition_responses
         if parts[0].error_code != NOT_ENOUGH_REPLICAS or time.monotonic() > end:
             return parts[0]
+
+
+def resealed(batch: bytes) -> bytes:
+    """The batch with the CRC that its bytes have now."""
+    return batch[:17] + struct.pack(">I", crc32c(batch[21:])) + batch[21:]
+
+
+def topics(address: str) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": address}).list_topics(timeout=DEADLINE).topics)
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -160,6 +178,139 @@ def test_a_schema_that_holds_itself_is_checked(
     answer = ask(broker.address, "linked", (b"k", framed(known, b"\x02" * 300 + b"\0")))
     assert answer.error_code == INVALID_RECORD
     assert "more than 250 values inside each other" in answer.error_message
+
+
+def read(address: str, topic: str, count: int) -> list[confluent_kafka.Message]:
+    """The first `count` messages of the topic's only partition with messages, from all of them."""
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "reader"})
+    partitions = consumer.list_topics(topic, DEADLINE).topics[topic].partitions
+    consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for index in partitions])
+    found: list[confluent_kafka.Message] = []
+    end = time.monotonic() + DEADLINE
+    while len(found) < count and time.monotonic() < end:
+        message = consumer.poll(0.1)
+        if message is not None:
+            assert message.error() is None
+            found.append(message)
+    consumer.close()
+    return found
+
+
+def headers(message: confluent_kafka.Message) -> dict[str, str]:
+    """The broker's headers of a dead letter."""
+    prefix = "headworks.dead-letter."
+    given = cast("list[tuple[str, bytes]]", message.headers() or [])
+    return {name.removeprefix(prefix): value.decode() for name, value in given if prefix in name}
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_refused_records_become_dead_letters_and_the_others_are_stored(
+    broker: child_process.Service, registry: child_process.Service, codec: Codec
+) -> None:
+    topic = f"letters-{codec.name.lower()}"
+    create(broker.address, topic, PAYLOAD | DEAD_LETTERS)
+    known = RegistryClient(registry.url).register(f"{topic}-value", SCHEMA).id
+    good: Pair = b"k", framed(known, GOOD)
+    short, foreign = framed(known, GOOD[:-1]), framed(known + 1000, GOOD)
+    pairs = [good, (b"short", short), (None, foreign), good, (None, b"text")]
+    for base in (0, 5):
+        answer = ask(broker.address, topic, *pairs, codec=codec)
+        assert (answer.error_code, answer.base_offset) == (0, base)
+    found = read(broker.address, topic, 4)
+    assert [(m.offset(), m.key(), m.value()) for m in found] == [(n, *good) for n in (0, 3, 5, 8)]
+    letters = read(broker.address, f"{topic}.dead-letter", 6)
+    expected = [(b"short", short), (None, foreign), (None, b"text")] * 2
+    assert [(m.key(), m.value()) for m in letters] == expected
+    places = [(h["topic"], h["partition"], int(h["offset"])) for h in map(headers, letters)]
+    assert places == [(topic, "0", n) for n in (1, 2, 4, 6, 7, 9)]
+    reasons = [headers(m)["reason"] for m in letters[:3]]
+    assert "in field more.text: the datum ends too early" in reasons[0]
+    assert "is not registered in subject" in reasons[1]
+    assert "too short for a schema id" in reasons[2]
+    assert all(m.timestamp()[1] == 1 for m in letters), "the time of the event stays"
+
+
+def test_a_batch_of_bad_records_leaves_only_its_offsets(
+    broker: child_process.Service, registry: child_process.Service
+) -> None:
+    create(broker.address, "all-bad", PAYLOAD | DEAD_LETTERS)
+    known = RegistryClient(registry.url).register("all-bad-value", SCHEMA).id
+    bad: list[Pair] = [(b"k", b"text %d" % n) for n in range(4_000)]  # a thread validates them
+    assert ask(broker.address, "all-bad", *bad).error_code == 0
+    answer = ask(broker.address, "all-bad", (b"k", framed(known, GOOD)))
+    assert (answer.error_code, answer.base_offset) == (0, 4_000)
+    assert [m.offset() for m in read(broker.address, "all-bad", 1)] == [4_000]
+    letters = read(broker.address, "all-bad.dead-letter", 4_000)
+    assert [m.value() for m in letters] == [value for _, value in bad]
+    assert [int(headers(m)["offset"]) for m in letters] == list(range(4_000))
+    assert "wrote 4000 records of" in broker.words()
+
+
+def test_a_retry_is_no_duplicate_and_dead_letters_come_at_least_once(
+    broker: child_process.Service, registry: child_process.Service
+) -> None:
+    create(broker.address, "retried", PAYLOAD | DEAD_LETTERS)
+    known = RegistryClient(registry.url).register("retried-value", SCHEMA).id
+    bases = []
+    for sequence in (0, 0, 2):  # the second is the first again
+        records = [Record(0, 1, b"k", v, ()) for v in (framed(known, GOOD), b"text")]
+        batch = encode_batch(records, producer=(4711, 0, sequence))
+        bases.append(ask_batch(broker.address, "retried", batch).base_offset)
+    assert bases == [0, 0, 2]
+    assert [m.offset() for m in read(broker.address, "retried", 2)] == [0, 2]
+    letters = read(broker.address, "retried.dead-letter", 3)
+    assert [headers(m)["offset"] for m in letters] == ["1", "1", "3"]
+
+
+def test_transactions_and_numbers_that_are_wrong_are_rejected_whole(
+    broker: child_process.Service, registry: child_process.Service
+) -> None:
+    create(broker.address, "whole", PAYLOAD | DEAD_LETTERS)
+    RegistryClient(registry.url).register("whole-value", SCHEMA)
+    errors: list[Any] = []
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": broker.address, "transactional.id": "whole", "log_level": 0}
+    )
+    producer.init_transactions(DEADLINE)
+    producer.begin_transaction()
+    producer.produce("whole", b"text", on_delivery=lambda error, _: errors.append(error))
+    producer.flush(DEADLINE)
+    assert [error.name() for error in errors] == ["INVALID_RECORD"]
+    producer.abort_transaction(DEADLINE)
+    record = Record(0, 1, b"k", b"text", ())
+    one, two = encode_batch([record]), encode_batch([record, record])
+    twice = encode_batch([record, record])[: len(two) - (len(one) - 61)] + one[61:]
+    sealed = resealed(twice)
+    assert ask_batch(broker.address, "whole", sealed).error_code == INVALID_RECORD
+    assert "whole.dead-letter" not in topics(broker.address)
+
+
+def test_without_a_place_for_dead_letters_the_batch_is_rejected(
+    broker: child_process.Service, registry: child_process.Service
+) -> None:
+    topic = "t" * 245
+    create(broker.address, topic, PAYLOAD | DEAD_LETTERS)
+    RegistryClient(registry.url).register(f"{topic}-value", SCHEMA)
+    batch = encode_batch([Record(0, 1, b"k", b"text", ())])
+    answer = ask_batch(broker.address, topic, batch, patience=0)
+    assert answer.error_code == NOT_ENOUGH_REPLICAS
+    assert "this broker leads no partition of ttt" in answer.error_message
+
+
+def test_acknowledged_dead_letters_outlive_a_kill(
+    tmp_path: Path, registry: child_process.Service
+) -> None:
+    known = RegistryClient(registry.url).register("killed-value", SCHEMA).id
+    options = ["--registry", registry.url, "--require-subject", ".*"]
+    with start_broker(tmp_path, *options) as broker:
+        create(broker.address, "killed", PAYLOAD | DEAD_LETTERS)
+        pairs: list[Pair] = [(b"k", framed(known, GOOD)), (b"k", b"text")]
+        for _ in range(20):
+            assert ask(broker.address, "killed", *pairs).error_code == 0
+        broker.kill()
+    with start_broker(tmp_path, *options) as broker:
+        assert len(read(broker.address, "killed", 20)) == 20
+        assert len(read(broker.address, "killed.dead-letter", 20)) == 20
 
 
 def test_known_schemas_outlive_the_registry_and_the_broker(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from headworks._broker.handlers.record_validation import batches_to_validate, validate_batches
 from headworks._broker.topics import SchemaValidation
+from headworks._broker.topics.config import VALIDATION, resolve_config
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.produce import PartitionRecords, ProduceRequest
 from headworks._kafka.records.batch import Batch
@@ -34,14 +35,7 @@ def _many(count: int, value: bytes) -> bytes:
 
 @pytest.mark.parametrize("sizes", [(100_001,), (50_000, 50_001)])
 def test_what_is_looked_at_for_one_request_is_bounded(sizes: tuple[int, ...]) -> None:
-    config = SimpleNamespace(
-        opens_batches=True,
-        codec=None,
-        validates_records=True,
-        compacted=False,
-        schema_validation=SchemaValidation.IDS,
-        max_message_bytes=1 << 20,
-    )
+    config = resolve_config({VALIDATION: SchemaValidation.IDS.value}, {})
     partition = SimpleNamespace(topic="t", config=config)
     hosted = SimpleNamespace(
         name_of=str,
