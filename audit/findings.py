@@ -20,13 +20,14 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from headworks._audit import queries
-from headworks._audit.quiet import quiet_topics
+from headworks._audit.quiet import quiet_topics, vanished_processes
 from headworks._audit.results import TierSource, TierState
 from headworks._audit.sql import LOADER_TIER, WindowBounds
 from headworks._audit.store import AuditStore, tables
 from headworks._audit.store.aggregate import PRODUCER_TIER
 from headworks._audit.sums import Breach, Judgment, breaches_in, duplicates_in
 from headworks._audit.thresholds import Thresholds
+from headworks._audit.volumes import unusual_volumes
 from headworks._audit_counting import WINDOW_MS
 
 _MAX_AGE_MS = 86_400_000
@@ -36,6 +37,13 @@ _OF_PRODUCERS = ("dropped", "failed", "unresolved")
 _OF_TIER = ("lost", "waiting", "surplus")
 WINDOW_KINDS = (*_OF_PRODUCERS, "lost", "overdue", "surplus", "duplicated")
 """The kinds of findings that concern windows of a topic."""
+
+KINDS = (
+    *WINDOW_KINDS,
+    *("silent", "quiet", "vanished", "volume", "abandoned", "skewed"),
+    *("unknown", "unreferenced", "holes"),
+)
+"""All kinds of findings."""
 
 _BREACHES = {
     "dropped": "producers dropped {n} of {of} messages",
@@ -80,6 +88,8 @@ def general_findings(store: AuditStore, now: int, thresholds: Thresholds) -> lis
         *_silent_tiers(states, now, thresholds),
         *_source_findings(queries.sources(store), now, thresholds),
         *_quiet_topics(store, now, thresholds),
+        *_vanished_processes(store, now, thresholds),
+        *_unusual_volumes(store, now),
         *_unmatched_topics(store, now, thresholds),
         *_holes(store),
     ]
@@ -205,6 +215,36 @@ def _quiet_topics(store: AuditStore, now: int, thresholds: Thresholds) -> Iterat
         )
 
 
+def _vanished_processes(
+    store: AuditStore, now: int, thresholds: Thresholds
+) -> Iterator[AuditFinding]:
+    for one in vanished_processes(store, now, thresholds.silent_after_ms):
+        several = one.processes > 1
+        at = f"between {_iso_time(one.first_gone)} and " if several else ""
+        yield _finding(
+            "vanished",
+            (one.tier, one.host, one.application),
+            None,
+            f"{one.processes:,} process{'es' * several} of {one.application} on {one.host} sent "
+            f"the last heartbeat {at or 'at '}{_iso_time(one.last_gone)}, did not close, and has "
+            "no successor; start one there with the same state folder, which publishes the counts "
+            "that are left",
+        )
+
+
+def _unusual_volumes(store: AuditStore, now: int) -> Iterator[AuditFinding]:
+    for topic, one in unusual_volumes(store, now).items():
+        share = (one.counted - one.usual) / one.usual
+        yield _finding(
+            "volume",
+            (PRODUCER_TIER, topic),
+            topic,
+            f"{topic}: producers counted {one.counted:,} messages in the ten minutes from "
+            f"{_iso_time(one.window_start)}, and {one.usual:,.0f} are usual then, which is "
+            f"{abs(share):.0%} {'fewer' if share < 0 else 'more'}; see what its producers do",
+        )
+
+
 def _source_findings(
     sources: list[TierSource], now: int, thresholds: Thresholds
 ) -> Iterator[AuditFinding]:
@@ -269,6 +309,7 @@ def _holes(store: AuditStore) -> Iterator[AuditFinding]:
 
 def _finding(kind: str, names: Sequence[str], topic: str | None, text: str) -> AuditFinding:
     """Return a finding whose key is its kind and these names, the first of which is the tier."""
+    assert kind in KINDS
     return AuditFinding(kind, "/".join((kind, *names)), names[0] if names else "", topic, text)
 
 

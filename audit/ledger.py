@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from headworks._audit.balance import Balance, balance_of
 from headworks._audit.increments import Increment
+from headworks._audit_counting import AUDIT_TOPIC
 
 _PRODUCER_TIER = "producer"
 _GIVEN_UP_OUTCOMES = ("dropped:timed_out", "dropped:closed")
@@ -26,8 +27,8 @@ class Ledger:
         self._counts: defaultdict[tuple[str, str, int], Counter[str]] = defaultdict(Counter)
 
     def add(self, increment: Increment) -> bool:
-        """Count an increment. Return False if it was counted before."""
-        if increment.id in self._seen:
+        """Count an increment. Return False if it was counted before, or is a heartbeat."""
+        if increment.id in self._seen or increment.topic == AUDIT_TOPIC:
             return False
         self._seen.add(increment.id)
         key = (increment.topic, increment.tier, increment.window_start)

@@ -1,10 +1,15 @@
-"""Topics whose producers have stopped: they counted in nearly every window, and then in none.
+"""Topics whose producers have stopped, and processes that were killed and have no successor.
+
+The producers of a quiet topic counted in nearly every window, and then in none. A vanished process
+sends no heartbeats, and nobody has published the counts that it left.
 
 Rules:
 
 - Reads only. Few topics are looked at: those whose producers reported in the last day, and have not
   for a while.
 - A topic that rests at the same time every day is not reported, once a day of it is known.
+- A process is judged by its own heartbeats, so living ones of its application do not hide it. It is
+  reported for a day.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from headworks._audit.store import AuditStore, tables
 from headworks._audit.store.aggregate import PRODUCER_TIER
@@ -23,6 +28,7 @@ _DAY_MS = 86_400_000
 _BUSY_WINDOWS = 18  # three hours
 _MIN_BUSY = 17  # of these windows
 _CHUNK_TOPICS = 500
+_MISSED = 3  # heartbeats in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,39 @@ class QuietTopic:
     busy: int
     windows: int
     last_window: int
+
+
+@dataclass(frozen=True, slots=True)
+class VanishedProcesses:
+    """Processes of an application that vanished from a host, and the times of last heartbeats."""
+
+    tier: str
+    host: str
+    application: str
+    processes: int
+    first_gone: int
+    last_gone: int
+
+
+def vanished_processes(
+    store: AuditStore, now: int, silent_after_ms: int
+) -> list[VanishedProcesses]:
+    """Return the processes that vanished in the last day, by tier, application, and host."""
+    p = tables.processes.c
+    who = (p.tier, p.application, p.host)
+    missed = (p.last_sent < now - silent_after_ms) & (p.last_sent < now - _MISSED * p.every_ms)
+    question = (
+        select(*who, func.count(), func.min(p.last_sent), func.max(p.last_sent))
+        .where(p.ended == 0, missed, p.last_sent > now - _DAY_MS)
+        .group_by(*who)
+        .order_by(*who)
+    )
+    with store.read() as connection:
+        rows = connection.execute(question).all()
+    return [
+        VanishedProcesses(tier, host, application, n, first, last)
+        for tier, application, host, n, first, last in rows
+    ]
 
 
 def quiet_topics(store: AuditStore, now: int, silent_after_ms: int) -> Iterator[QuietTopic]:

@@ -21,6 +21,7 @@ from headworks._audit.reconciler import Reconciler
 from headworks._audit.store import AuditStore
 from headworks._audit.store.retention import Retention, remove_expired
 from headworks._audit.thresholds import Thresholds, save_check, save_thresholds
+from headworks._audit.volumes import judge_volumes
 from headworks.errors import UnreachableError
 
 _log = logging.getLogger("headworks.audit")
@@ -68,6 +69,7 @@ class AuditService:
         self.reconciler.take_cut()
         now = self.now()
         save_check(self.store, now)
+        judge_volumes(self.store, now)
         found = findings(self.store, now, self.thresholds)
         self.metrics.last = take_snapshot(self.store, now, found)
         if self.post is not None:

@@ -103,6 +103,7 @@ class Transport:
             application=config.application,
             ids=config.ids,
             send=audit_topic_sender(self.client, self._partitioner),
+            every=config.audit_every,
         )
         # The spill of this process, or None if nothing is spilled. It has a lock of its own.
         self._spill: Spill | None = None
@@ -272,14 +273,17 @@ class Transport:
         self._report(own=False)  # the counts that dead processes left
         while not self._resolved.wait(self._audit_every):
             self._report()
-        while (self._report() or self._reporter.waiting) and time.monotonic() < self._deadline:
+        while self._report(last=True) or self._reporter.waiting:
+            if time.monotonic() >= self._deadline:
+                break
             self.client.flush(max(0.0, self._deadline - time.monotonic()))
 
-    def _report(self, *, own: bool = True) -> int:
+    def _report(self, *, own: bool = True, last: bool = False) -> int:
         """Queue audit events; return their number, 0 if the audit cannot be reached now."""
         try:
             sent = self._reporter.report_leftovers()
-            return sent + (self._reporter.report(self.counters) if own else 0)
+            sent += self._reporter.report(self.counters) if own else 0
+            return sent + (last and self._reporter.report_end(self.counters))
         except HeadworksError as error:
             _log.warning("audit counts are kept for later: %s", error)
         except Exception:
@@ -327,7 +331,7 @@ class Transport:
         self._resender.close()
         self._watch.look(last=True)
         self._last_totals = self.totals
-        self.counters.close(remove=self.counters.settled())
+        self.counters.close(remove=self._reporter.may_remove(self.counters))
         return left
 
     def _await_spills(self, deadline: float) -> None:

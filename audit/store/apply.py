@@ -5,6 +5,8 @@ Rules:
 - A batch is applied to the positions that it was read from, or not at all. If two reconcilers use
   one store, the second one gets a PositionsMovedError and continues from the new positions.
 - An increment is added once per id: ids are compared within the batch and with the store.
+- A heartbeat is no increment: it updates the row of its process, in any order and any number of
+  times with the same result.
 - An unreadable message is recorded with its position and the reason, and never skipped silently.
 """
 
@@ -22,6 +24,8 @@ from headworks._audit.store import tables
 from headworks._audit.store.aggregate import PRODUCER_TIER, StoreChanges, aggregate
 from headworks._audit.store.database import AuditStore
 from headworks._audit.store.upsert import upsert
+from headworks._audit_counting import AUDIT_TOPIC
+from headworks._audit_counting.heartbeats import ENDED, RUNNING
 
 # Complete is 99.9 %, in whole messages: floating point would be one off now and then.
 _COMPLETE_PER_MILLE, _MILLE = 999, 1000
@@ -57,13 +61,15 @@ def apply(store: AuditStore, batch: IncrementBatch) -> int:
     with store.write() as connection:
         if positions(connection) != dict(batch.start):
             raise PositionsMovedError
-        new = _without_known(connection, batch.increments)
+        counted = [one for one in batch.increments if one.topic != AUDIT_TOPIC]
+        new = _without_known(connection, counted)
         _insert(connection, new, batch.read_at)
         changes = aggregate(increment for _, increment in new)
         add_counts(connection, changes)
         add_topics(connection, changes)
         lags = _lags(batch) if batch.live else {}
         add_sources(connection, changes, lags)
+        _add_heartbeats(connection, [i for i in batch.increments if i.topic == AUDIT_TOPIC])
         add_loaded(connection, [increment for _, increment in new])
         update_completion(connection, {(topic, window) for _, window, topic in changes.windows})
         _write_unreadable(connection, batch.unreadable)
@@ -231,6 +237,23 @@ def add_sources(
         most=("last_sent",),
         newest=("lag_ms",),
     )
+
+
+def _add_heartbeats(connection: Connection, heartbeats: Iterable[Increment]) -> None:
+    rows: dict[str, dict[str, Any]] = {}
+    for one in sorted(heartbeats, key=lambda heartbeat: heartbeat.sent_at):
+        before = rows.get(one.id, {"every_ms": 0, "ended": 0})
+        rows[one.id] = {
+            "process": one.id,
+            "tier": one.tier,
+            "host": one.host,
+            "application": one.application,
+            "last_sent": one.sent_at,
+            "every_ms": max(1000 * one.counts.get(RUNNING, 0), before["every_ms"]),
+            "ended": max(int(ENDED in one.counts), before["ended"]),
+        }
+    most = ("last_sent", "every_ms", "ended")
+    upsert(connection, tables.processes, list(rows.values()), most=most)
 
 
 def update_completion(connection: Connection, touched: set[tuple[str, int]]) -> None:

@@ -33,7 +33,22 @@ def _log_positions(connection: Connection) -> None:
         index.create(connection, checkfirst=True)
 
 
-_STEPS: Sequence[Step] = (("first tables", _first_tables), ("log positions", _log_positions))
+def _processes(connection: Connection) -> None:
+    """Add the table of heartbeats to a store that was made without it."""
+    tables.processes.create(connection, checkfirst=True)
+
+
+def _volumes(connection: Connection) -> None:
+    """Add the table of usual volumes to a store that was made without it."""
+    tables.volumes.create(connection, checkfirst=True)
+
+
+_STEPS: Sequence[Step] = (
+    ("first tables", _first_tables),
+    ("log positions", _log_positions),
+    ("processes", _processes),
+    ("volumes", _volumes),
+)
 
 
 class AuditStore(Database):

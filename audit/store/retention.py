@@ -3,7 +3,7 @@
 Rules: the row of an increment is removed after `details_ms`; its share of the sums stays. A later
 copy of it would count again. `details_ms` must therefore exceed the time after which a report may
 be repeated, by a producer's machine that was down or a load that was not applied. Sums are removed
-after `sums_ms`.
+after `sums_ms`. A process that has ended is removed after a day, and any other after `details_ms`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ def remove_expired(store: AuditStore, now: int, retention: Retention) -> int:
     for step, before in (
         (_remove_increments, now - retention.details_ms),
         (_roll_up_progress, now - retention.details_ms),
+        (_remove_ended, now - _DAY_MS),
+        (_remove_processes, now - retention.details_ms),
         (_remove_sums, now - retention.sums_ms),
     ):
         while True:
@@ -72,6 +74,17 @@ def _roll_up_progress(connection: Connection, before: int) -> int:
     rows = [dict(zip(names, (*row[:4], int(row[4])), strict=True)) for row in groups]
     connection.execute(insert(t), rows)
     return sum(row[5] - 1 for row in groups)
+
+
+def _remove_ended(connection: Connection, before: int) -> int:
+    p = tables.processes.c
+    old = delete(tables.processes).where(p.ended == 1, p.last_sent < before)
+    return int(connection.execute(old).rowcount)
+
+
+def _remove_processes(connection: Connection, before: int) -> int:
+    old = delete(tables.processes).where(tables.processes.c.last_sent < before)
+    return int(connection.execute(old).rowcount)
 
 
 def _remove_sums(connection: Connection, before: int) -> int:

@@ -182,6 +182,35 @@ sources = Table(
     sqlite_with_rowid=False,
 )
 
+# The processes that count, by their heartbeats: when the last one was sent, the milliseconds until
+# the next one, and whether all counts of the process are published (1), because it has ended.
+processes = Table(
+    "audit_processes",
+    metadata,
+    Column("process", String, primary_key=True),
+    Column("tier", String, nullable=False),
+    Column("host", String, nullable=False),
+    Column("application", String, nullable=False),
+    Column("last_sent", BigInteger, nullable=False),
+    Column("every_ms", BigInteger, nullable=False),
+    Column("ended", Integer, nullable=False),
+    Index("audit_processes_by_end", "ended", "last_sent"),
+    sqlite_with_rowid=False,
+)
+
+# What is usual for a topic (`volume_bands`), and its window that was judged last.
+volumes = Table(
+    "audit_volumes",
+    metadata,
+    Column("topic", String, primary_key=True),
+    Column("window_start", BigInteger, nullable=False),
+    Column("counted", BigInteger, nullable=False),
+    Column("usual", BigInteger, nullable=False),
+    Column("unusual", Integer, nullable=False),
+    Column("packed", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 unreadable = Table(
     "audit_unreadable",
     metadata,

@@ -34,6 +34,7 @@ from typing import Any
 
 import confluent_kafka
 
+from bench.audit import volumes
 from bench.frame import Bench
 from bench.sdk.events import TOPIC, Measured, prepare
 from headworks import _bundled_schemas
@@ -83,6 +84,7 @@ def run(bench: Bench) -> None:
             _send(bench, measured, running.address, registry.url)
             _reconcile(bench, running.address, registry.url, schema_id, number)
         _ask(bench)
+        volumes.judge(bench, US)
     _bars(bench)
 
 
@@ -101,6 +103,7 @@ def _bars(bench: Bench) -> None:
     for what in ("heatmap", "topic page", "time to complete"):
         name = f"{what}, 1,000 topics"
         bench.bar(name, at_most=200, got=bench.median(name, US), unit="ms")
+    bench.bar(volumes.NAME, at_most=1000, got=bench.median(volumes.NAME, US), unit="ms")
     bench.note(
         f"172,000 messages/s from {HOSTS:,} hosts to {TOPICS} topics make at most {A_MINUTE:,.0f} "
         f"audit messages/s with a report a minute, and {DEFAULT:,.0f} with one every 10 s"

@@ -42,7 +42,7 @@ class CheckLevel(StrEnum):
 
 
 _TROUBLE = (CheckLevel.BAD, CheckLevel.WARN)
-_QUIET_KINDS = ("quiet", "abandoned", "silent")
+_QUIET_KINDS = ("quiet", "abandoned", "silent", "vanished", "volume")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 - `counters`: a tier's counts in a memory-mapped file, which survives the process; `layout` of that
   file; `outcomes`; `tally`: the two steps that every message takes.
 - `reporting`: the counts as audit events. `publishing`: a thread that publishes them.
+- `heartbeats`: the audit events by which a process says that it runs, or that it has ended.
 - `event`: the audit event, generated from schemas/headworks/audit.avsc.
 
 Rules: every tier counts by topic and 10-minute window of the record timestamp. The audit topic

@@ -47,7 +47,7 @@ class AuditPublisher:
         self._producer = KafkaProducer(partitioner.properties(properties))
         send = audit_topic_sender(self._producer, partitioner)
         self._reporter = AuditReporter(
-            folder, tier=tier, application=application, ids=ids, send=send
+            folder, tier=tier, application=application, ids=ids, send=send, every=every
         )
         self._every = every
         self._stopping = threading.Event()
@@ -59,10 +59,10 @@ class AuditPublisher:
         self._stopping.set()
         self._thread.join(_CLOSE_SECONDS)
         deadline = time.monotonic() + _CLOSE_SECONDS
-        while (self._report() or self._reporter.waiting) and time.monotonic() < deadline:
+        while (self._report(last=True) or self._reporter.waiting) and time.monotonic() < deadline:
             self._producer.flush(max(0.1, deadline - time.monotonic()))
         self._reporter.close()
-        self.counters.close(remove=self.counters.settled())
+        self.counters.close(remove=self._reporter.may_remove(self.counters))
 
     def _serve(self) -> None:
         due = time.monotonic() + self._every
@@ -76,9 +76,10 @@ class AuditPublisher:
                 _log.exception("publishing audit counts failed")
                 self._stopping.wait(1.0)
 
-    def _report(self) -> int:
+    def _report(self, *, last: bool = False) -> int:
         try:
-            return self._reporter.report_leftovers() + self._reporter.report(self.counters)
+            sent = self._reporter.report_leftovers() + self._reporter.report(self.counters)
+            return sent + (last and self._reporter.report_end(self.counters))
         except HeadworksError as error:
             _log.warning("audit counts are kept for later: %s", error)
             return 0

@@ -2,11 +2,14 @@
 
 Rules: an increment is in the counter file before it is sent. It is marked as published when the
 broker has acknowledged it. Until then it is sent again under the same id, and never under another.
+Each process also sends `heartbeats`.
 """
 
 from __future__ import annotations
 
+import math
 import socket
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -14,9 +17,10 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from headworks._audit_counting import AUDIT_TOPIC
+from headworks._audit_counting import AUDIT_TOPIC, window_of
 from headworks._audit_counting.counters import CounterFile, PendingIncrement, leftover_files
 from headworks._audit_counting.event import AuditCount
+from headworks._audit_counting.heartbeats import ENDED, HEARTBEAT_SECONDS, RUNNING
 from headworks._kafka.clients import KafkaProducer
 from headworks._kafka.partitioner import KeylessPartitioner
 from headworks._wire import prefix
@@ -30,11 +34,18 @@ class AuditReporter:
     """Publishes the counter files of `folder` as `tier`.
 
     `send(value, on_delivery)` enqueues a message for the audit topic; it returns False if the queue
-    is full.
+    is full. The caller reports every `every` seconds.
     """
 
     def __init__(
-        self, folder: Path, *, tier: str, application: str, ids: EventSchemaIds, send: Send
+        self,
+        folder: Path,
+        *,
+        tier: str,
+        application: str,
+        ids: EventSchemaIds,
+        send: Send,
+        every: float,
     ) -> None:
         self._folder = folder
         self._tier = tier
@@ -45,6 +56,9 @@ class AuditReporter:
         self._leftovers: list[CounterFile] = []  # files of dead processes, locked
         self._in_flight: set[str] = set()  # ids of increments without a delivery report
         self._prefix: bytes | None = None  # magic byte and schema id of the audit event
+        self._heartbeat_seconds = max(HEARTBEAT_SECONDS, every)
+        self._next_heartbeat: float | None = None  # by the monotonic clock; None: none was sent
+        self._ended: set[Path] = set()  # files whose ENDED is acknowledged
 
     @property
     def waiting(self) -> bool:
@@ -52,18 +66,41 @@ class AuditReporter:
         return bool(self._in_flight)
 
     def report(self, counters: CounterFile) -> int:
-        """Send the unpublished counts of `counters`; return the number of events sent."""
-        return self._send_all(counters, owner_died=False)
+        """Send the unpublished counts of `counters`, and a heartbeat if it is due.
+
+        Return the number of events sent.
+        """
+        sent, now = self._send_all(counters, owner_died=False), time.monotonic()
+        due = sent > 0 if self._next_heartbeat is None else now >= self._next_heartbeat
+        if due and self._send_heartbeat(counters, RUNNING, math.ceil(self._heartbeat_seconds)):
+            self._next_heartbeat = now + self._heartbeat_seconds
+            sent += 1
+        return sent
+
+    def report_end(self, counters: CounterFile) -> bool:
+        """Send that the process of `counters` has ended, if all its counts are published.
+
+        Return whether the event was sent. It is not sent again after its acknowledgement.
+        """
+        if counters.path in self._ended or not counters.settled():
+            return False
+        return self._send_heartbeat(counters, ENDED, 1)
+
+    def may_remove(self, counters: CounterFile) -> bool:
+        """Return whether nothing of a file is left to publish."""
+        silent = self._next_heartbeat is None and counters not in self._leftovers
+        return counters.settled() and (silent or counters.path in self._ended)
 
     def report_leftovers(self) -> int:
         """Send the counts of dead processes of the folder; return the number of events sent."""
         self._leftovers += leftover_files(self._folder)
-        return sum(self._send_all(file, owner_died=True) for file in self._leftovers)
+        sent = sum(self._send_all(file, owner_died=True) for file in self._leftovers)
+        return sent + sum(self.report_end(file) for file in self._leftovers)
 
     def close(self) -> None:
         """Remove the leftover files whose counts are published; the next process takes the rest."""
         for file in self._leftovers:
-            file.close(remove=file.settled())
+            file.close(remove=self.may_remove(file))
         self._leftovers.clear()
 
     def _send_all(self, counters: CounterFile, *, owner_died: bool) -> int:
@@ -78,6 +115,36 @@ class AuditReporter:
                 break  # the queue is full: the next report sends the rest
             sent += 1
         return sent
+
+    def _send_heartbeat(self, counters: CounterFile, outcome: str, number: int) -> bool:
+        """Send that a process runs or has ended; return False if that is on its way, or fails."""
+        key = f"{counters.path.stem} {outcome}"
+        if key in self._in_flight:
+            return False
+        now = datetime.now(UTC)
+        event = AuditCount(
+            id=counters.path.stem,
+            topic=AUDIT_TOPIC,
+            tier=self._tier,
+            window_start=datetime.fromtimestamp(window_of(int(now.timestamp() * 1000)) / 1000, UTC),
+            counts={outcome: number},
+            bytes=0,
+            host=self._host,
+            application=self._application,
+            sent_at=now,
+        )
+
+        def acknowledged(error: object, _message: object) -> None:
+            self._in_flight.discard(key)
+            if error is None and outcome == ENDED:
+                self._ended.add(counters.path)
+
+        value = self._value(event)
+        self._in_flight.add(key)
+        if not self._send(value, acknowledged):
+            self._in_flight.discard(key)
+            return False
+        return True
 
     def _acknowledged(
         self, counters: CounterFile, increment: PendingIncrement, error: object, _message: object

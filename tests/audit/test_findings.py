@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import uuid
 from collections.abc import Iterator
@@ -15,12 +16,13 @@ from prometheus_client.exposition import generate_latest
 
 from headworks._audit import queries
 from headworks._audit.alerts import send_alerts, webhook
-from headworks._audit.findings import AuditFinding, findings, general_findings
-from headworks._audit.increments import CountedRange
+from headworks._audit.findings import KINDS, AuditFinding, findings, general_findings
+from headworks._audit.increments import CountedRange, Increment
 from headworks._audit.metrics import AuditMetrics, take_snapshot
 from headworks._audit.store import AuditStore
 from headworks._audit.store.retention import Retention, remove_expired
 from headworks._audit.thresholds import Thresholds, save_thresholds, stored_thresholds
+from headworks._audit_counting import AUDIT_TOPIC
 from tests.audit.test_store import DAY, WINDOW, add, increment, pass_all
 
 pytestmark = pytest.mark.unit
@@ -153,6 +155,38 @@ def test_producers_that_stopped_are_noticed_and_those_that_rest_are_not(store: A
     quiet = [f for f in found(store, max_skew_ms=20 * DAY).values() if f.kind == "quiet"]
     assert [one.topic for one in quiet] == ["stopped"]
     assert "18 of the 18 windows up to 1970-01-10T23:00:00Z" in quiet[0].text
+
+
+def heartbeat(process: str, at: int, host: str = "web1", **counts: int) -> Increment:
+    return Increment(
+        process, AUDIT_TOPIC, "producer", at, counts or {"running": 60}, 0, host, "app", at
+    )
+
+
+def test_a_killed_process_is_found_beside_living_ones_of_its_application(store: AuditStore) -> None:
+    minutes = [NOW - HOUR + n * 60_000 for n in range(60)]
+    add(store, *(heartbeat("lives", at) for at in minutes), at=NOW)
+    add(store, *(heartbeat("killed", at) for at in minutes[:20]), at=NOW)
+    add(store, *(heartbeat("closed", at, "web2") for at in minutes[:20]), at=NOW)
+    add(store, heartbeat("closed", minutes[20], "web2", ended=1), heartbeat("closed", minutes[19]))
+    add(store, heartbeat("slow", minutes[10], "web3", running=1_200), at=NOW)
+    (one,) = found(store, silent_after_ms=HOUR // 2).values()
+    assert one.key == "vanished/producer/web1/app"
+    assert one.text.startswith(
+        "1 process of app on web1 sent the last heartbeat at 1970-01-10T23:19:00Z, did not close"
+    )
+    assert queries.sources(store) == []  # a heartbeat counts nothing
+    add(store, heartbeat("killed", NOW, "web9", ended=1))  # its successor has published its counts
+    assert found(store) == {}
+    assert remove_expired(store, NOW + 2 * DAY, Retention()) == 2
+    assert remove_expired(store, NOW + 20 * DAY, Retention()) == 2
+
+
+def test_every_kind_of_finding_is_documented(root: Path) -> None:
+    text = (root / "docs" / "audit.md").read_text(encoding="utf-8")
+    kinds = text.partition("The kinds of findings:")[2].partition("The console's first page")[0]
+    documented = {kind for row in kinds.splitlines() for kind in re.findall("`(.+?)`", row[:30])}
+    assert documented == {*KINDS}
 
 
 def test_a_surplus_names_the_producer_that_reports_no_more(store: AuditStore) -> None:

@@ -221,7 +221,9 @@ def test_a_store_of_the_first_form_is_migrated_and_keeps_its_sums(tmp_path: Path
             "ALTER TABLE audit_windows DROP COLUMN passed",
             "ALTER TABLE audit_windows DROP COLUMN marked",
             "DROP TABLE audit_log_positions",
-            "DELETE FROM audit_schema_migrations WHERE number = 2",
+            "DROP TABLE audit_processes",
+            "DROP TABLE audit_volumes",
+            "DELETE FROM audit_schema_migrations WHERE number >= 2",
             "PRAGMA user_version = 0",  # stores of that form had no checksums
         ):
             connection.exec_driver_sql(statement)

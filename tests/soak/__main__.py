@@ -29,6 +29,7 @@ from tests.soak import (
     spark_cluster,
     transactions,
     troubles,
+    volumes,
 )
 
 
@@ -63,6 +64,7 @@ def main() -> int:
     one = proofs.add_parser("audit", help="kill everything, and hold the audit against a ledger")
     one.add_argument("--minutes", type=float, default=5.0, help="how long")
     one.add_argument("--spark", action="store_true", help="with the real loader")
+    proofs.add_parser("volumes", help="replay a year of flights with injected drops and spikes")
     proofs.add_parser("spark", help="load on two Spark workers with a metastore, and kill one")
     for one in proofs.choices.values():
         one.add_argument("--seed", type=int, default=SystemRandom().randrange(1 << 31))
@@ -95,6 +97,7 @@ def _run(
     | damage.Report
     | troubles.Report
     | transactions.Report
+    | volumes.Report
 ):
     seed = arguments.seed
     if arguments.proof == "membership":
@@ -115,6 +118,8 @@ def _run(
         return fuzz.fuzz_parser(arguments.minutes * 60, seed)
     if arguments.proof == "fuzz":
         return fuzz.fuzz_wire(folder, arguments.minutes * 60, seed)
+    if arguments.proof == "volumes":
+        return volumes.replay(seed)
     if arguments.proof == "spark":
         return spark_cluster.prove(folder, seed)
     if arguments.proof == "loader":

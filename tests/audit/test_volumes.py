@@ -1,0 +1,111 @@
+"""The volumes of topics: what is usual, what is not, and that both survive a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from sqlalchemy import func, insert, select
+
+from headworks._audit.findings import findings
+from headworks._audit.store import AuditStore, tables
+from headworks._audit.store.tables import COUNTED
+from headworks._audit.thresholds import Thresholds
+from headworks._audit.volume_bands import TopicVolume, usual_of
+from headworks._audit.volumes import judge_volumes, unusual_volumes
+from tests.soak import volumes
+
+pytestmark = pytest.mark.unit
+
+WINDOW, DAY = 600_000, 86_400_000
+NOW = 40 * DAY
+LAST = NOW - 2 * WINDOW  # the window that is judged at NOW
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[AuditStore]:
+    opened = AuditStore(f"sqlite:///{tmp_path / 'audit.db'}")
+    yield opened
+    opened.close()
+
+
+def steady(
+    store: AuditStore, topic: str, volume: Callable[[int], int], *, first: int = 0, end: int = NOW
+) -> None:
+    """The counts of a topic's producers from `first` on, by window."""
+    zeros = dict.fromkeys(COUNTED, 0)
+    common = {"tier": "producer", "topic": topic, "first_sent": 0, "last_sent": NOW}
+    with store.write() as connection:
+        connection.execute(insert(tables.topics), common | {"first_sent": first})
+        rows = [
+            {**common, **zeros, "window_start": start, "attempted": volume(start)}
+            for start in range(first, end, WINDOW)
+        ]
+        connection.execute(insert(tables.windows), rows)
+
+
+def judge_all(store: AuditStore, now: int = NOW) -> int:
+    judged = 0
+    while windows := judge_volumes(store, now):
+        judged += windows
+    return judged
+
+
+def by_day(start: int) -> int:
+    """Few messages at night, and 300 a window by day."""
+    return 30 if DAY // 4 <= start % DAY < DAY // 2 else 300
+
+
+def test_a_drop_is_found_ten_minutes_after_its_window_and_ends(store: AuditStore) -> None:
+    chance = Random(1)
+
+    def noisy(start: int) -> int:
+        return round(chance.gauss(by_day(start), by_day(start) ** 0.5))
+
+    steady(store, "steady", noisy)
+    steady(store, "drops", lambda start: noisy(start) * 6 // 10 if start >= LAST else noisy(start))
+    steady(store, "new", lambda _: 5, first=NOW - DAY)
+    steady(store, "rises", lambda start: 900 if start >= LAST else 300)
+    assert judge_all(store, NOW - 1) == 3 * 144
+    assert unusual_volumes(store, NOW - 1) == {}  # that window ended less than ten minutes ago
+    assert judge_all(store, NOW) == 1
+    found = {one.key: one for one in findings(store, NOW, Thresholds()) if one.kind == "volume"}
+    assert [*found] == ["volume/producer/drops", "volume/producer/rises"]
+    assert "1970-02-09T23:40:00Z, and " in found["volume/producer/drops"].text
+    assert "% fewer; see what" in found["volume/producer/drops"].text
+    assert found["volume/producer/rises"].text.startswith(
+        "rises: producers counted 900 messages in the ten minutes from 1970-02-09T23:40:00Z, and "
+        "300 are usual then, which is 200% more"
+    )
+    with store.read() as connection:
+        assert connection.scalar(select(func.count()).select_from(tables.volumes)) == 4
+        packed = select(func.max(func.length(tables.volumes.c.packed)))
+        assert (connection.scalar(packed) or 0) < 6_000
+    assert unusual_volumes(store, NOW + 3_600_000) == {}  # nobody has judged it for an hour
+
+
+def test_a_pause_of_days_begins_anew_and_a_short_one_is_caught_up(store: AuditStore) -> None:
+    steady(store, "t", by_day, end=NOW + 9 * DAY)
+    assert judge_all(store, NOW) == 3 * 144
+    assert judge_all(store, NOW + 20 * WINDOW) == 20
+    assert judge_all(store, NOW + 9 * DAY) == 3 * 144
+    assert unusual_volumes(store, NOW + 9 * DAY) == {}
+
+
+def test_what_is_packed_is_what_it_was() -> None:
+    one = TopicVolume(0, [1.0] * 17, 0.5, 0.25, [1.0, 2.0, 3.0], [0.5], [], [0.25, 0.5], [0.125])
+    assert TopicVolume.unpack(0, one.pack()) == one
+
+
+def test_a_topic_is_judged_after_three_weeks() -> None:
+    assert usual_of([5, 6]) == -1
+    assert usual_of([5, 6, 9]) == 6
+    volume = TopicVolume(0, [-1.0] * 17)
+    assert all(volume.judge(n, -1.0) is None for n in (1_000, 0, 1_000))
+
+
+def test_injected_changes_of_real_flights_are_found() -> None:
+    report = volumes.replay(20_261_123, ("JFK",), days=90, each=12)
+    assert not report.wrong, report

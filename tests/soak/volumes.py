@@ -1,0 +1,185 @@
+"""The volume bands on a year of real flights, with drops and spikes injected: the long form.
+
+Every flight of 2013 makes about four messages in each window from three hours before its departure
+to an hour after it, as a pipeline of check-ins, bags, and gates would. Each topic has the flights
+of an airport or an airline, or all of them.
+
+Rules:
+
+- Every choice comes from the seed.
+- A drop by 30 % or a doubling lasts an hour. It begins where more than 100 messages a window are
+  usual, from an hour before until an hour after.
+- A false alarm is one in the year without injections. Alarms within six hours are one. Holidays and
+  the changes of daylight saving time are counted apart: their volume is unusual.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from itertools import chain
+from random import Random
+
+from headworks._audit.volume_bands import AHEAD, WEEKS, TopicVolume, usual_of
+from headworks._audit_counting import WINDOW_MS
+from headworks._cli.demo.source import FlightData
+
+AIRPORTS = ("EWR", "JFK", "LGA")
+AIRLINES = ("UA", "B6", "EV")
+ALL = "all"
+_WEEK = 7 * 144
+_BEFORE, _AFTER = 18, 6  # windows of a flight
+_MESSAGES = 4  # of a flight and window
+_LENGTH = 6  # windows of an injected change
+_FAR = 200  # windows between two of them
+_ONE_ALARM = 36  # windows
+_MONTH = 30.4 * 144
+_START = datetime(2013, 1, 1, tzinfo=UTC)
+_TRAINING = 4 * _WEEK
+_UNUSUAL_DAYS = (  # the first and last day of each: holidays with travel, and clock changes
+    (date(2013, 1, 1), date(2013, 1, 3)),
+    (date(2013, 1, 20), date(2013, 1, 23)),  # Martin Luther King Day
+    (date(2013, 2, 16), date(2013, 2, 19)),  # Presidents' Day
+    (date(2013, 3, 9), date(2013, 3, 12)),  # daylight saving time begins
+    (date(2013, 3, 30), date(2013, 4, 2)),  # Easter
+    (date(2013, 5, 25), date(2013, 5, 29)),  # Memorial Day
+    (date(2013, 7, 2), date(2013, 7, 8)),  # Independence Day
+    (date(2013, 8, 30), date(2013, 9, 4)),  # Labor Day
+    (date(2013, 10, 12), date(2013, 10, 15)),  # Columbus Day
+    (date(2013, 11, 2), date(2013, 11, 5)),  # daylight saving time ends
+    (date(2013, 11, 10), date(2013, 11, 13)),  # Veterans Day
+    (date(2013, 11, 22), date(2013, 12, 3)),  # Thanksgiving
+    (date(2013, 12, 21), date(2013, 12, 31)),
+)
+
+
+@dataclass
+class Report:
+    """The observations of a replay; `wrong` must be empty."""
+
+    months: float = 0.0  # judged, summed over topics
+    alarms: int = 0  # on ordinary days
+    holiday_alarms: int = 0
+    injected: Counter[str] = field(default_factory=Counter)  # by kind
+    found: Counter[str] = field(default_factory=Counter)
+    late: list[int] = field(default_factory=list)  # windows from its first one to the alarm
+    lines: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{self.found[k]} of {n} {k}s" for k, n in sorted(self.injected.items()))
+        late = sum(self.late) / max(1, len(self.late))
+        return "\n".join(
+            [
+                *self.lines,
+                f"found {kinds}, on average in window {1 + late:.1f} of the change",
+                f"{self.alarms / self.months:.2f} false alarms a topic and month on ordinary days, "
+                f"{self.holiday_alarms / self.months:.2f} more on holidays and clock changes",
+                *self.wrong,
+            ]
+        )
+
+
+def replay(
+    seed: int,
+    topics: Sequence[str] = (ALL, *AIRPORTS, *AIRLINES),
+    *,
+    days: int = 365,
+    each: int = 15,
+) -> Report:
+    """Replay the first `days` of the year, with and without `each` injected changes a topic."""
+    chance, report = Random(seed), Report()
+    for topic, counts in _series(chance, topics, days * 144).items():
+        _judge_topic(chance, report, topic, counts, each)
+    if report.found["drop"] < 0.95 * report.injected["drop"]:
+        report.wrong.append("fewer than 95 % of the drops were found")
+    if report.alarms > report.months:
+        report.wrong.append("more than one false alarm a topic and month on ordinary days")
+    return report
+
+
+def _judge_topic(
+    chance: Random, report: Report, topic: str, counts: Sequence[int], each: int
+) -> None:
+    usual = [_usual(counts, window) for window in range(len(counts) + AHEAD + 1)]
+    false = list(_episodes(_alarms(counts, usual)))
+    holidays = sum(map(_is_unusual_day, false))
+    report.months += (len(counts) - _TRAINING) / _MONTH
+    report.alarms += len(false) - holidays
+    report.holiday_alarms += holidays
+    busy = [
+        window
+        for window in range(_TRAINING, len(counts) - 2 * _LENGTH)
+        if min(usual[window - _LENGTH : window + 2 * _LENGTH]) > 100
+    ]
+    changed, starts = list(counts), dict[int, str]()
+    while len(starts) < each:
+        start = chance.choice(busy)
+        if all(abs(start - other) > _FAR for other in starts):
+            starts[start] = kind = chance.choice(("drop", "drop", "spike"))
+            for window in range(start, start + _LENGTH):
+                changed[window] = _changed(chance, counts[window], kind)
+    alarms = _alarms(changed, usual)
+    report.injected.update(starts.values())
+    found = 0
+    for start, kind in starts.items():
+        late = next((n for n in range(_LENGTH) if alarms[start + n]), None)
+        if late is not None:
+            report.found[kind] += 1
+            report.late.append(late)
+            found += 1
+    middle = sorted(counts)[len(counts) // 2]
+    report.lines.append(
+        f"{topic}: {middle} messages in a median window, found {found} of {len(starts)}, "
+        f"{len(false) - holidays} false alarms and {holidays} on holidays"
+    )
+
+
+def _series(chance: Random, topics: Sequence[str], windows: int) -> Mapping[str, list[int]]:
+    counts = {topic: [0] * windows for topic in topics}
+    data, halves = FlightData(), (1, 2) if windows > 181 * 144 else (1,)
+    for row in chain.from_iterable(data.half_year("flights", half) for half in halves):
+        hour = datetime.fromisoformat(row["time_hour"] or "")
+        departure = hour.replace(tzinfo=UTC) + timedelta(minutes=int(row["minute"] or 0))
+        window = int((departure - _START).total_seconds()) // 600
+        for topic in {ALL, row["origin"], row["carrier"]} & counts.keys():
+            mine = counts[str(topic)]
+            for at in range(max(0, window - _BEFORE), min(windows, window + _AFTER)):
+                mine[at] += _MESSAGES
+    # The noise of counting: as many messages, each with its own chance.
+    for mine in counts.values():
+        for at, n in enumerate(mine):
+            mine[at] = max(0, round(chance.gauss(n, n**0.5)))
+    return counts
+
+
+def _usual(counts: Sequence[int], window: int) -> float:
+    before = range(window - WEEKS * _WEEK, window, _WEEK)
+    return usual_of([counts[at] for at in before if at >= 0])
+
+
+def _alarms(counts: Sequence[int], usual: Sequence[float]) -> list[bool]:
+    volume = TopicVolume(-WINDOW_MS, [-1.0] * (AHEAD + 1) + list(usual[:AHEAD]))
+    return [volume.judge(n, usual[window + AHEAD]) is not None for window, n in enumerate(counts)]
+
+
+def _episodes(alarms: Sequence[bool]) -> Iterator[int]:
+    last = -_ONE_ALARM
+    for window, alarm in enumerate(alarms):
+        if alarm:
+            if window - last >= _ONE_ALARM:
+                yield window
+            last = window
+
+
+def _is_unusual_day(window: int) -> bool:
+    day = (_START + timedelta(minutes=10 * window)).date()
+    return any(first <= day <= last for first, last in _UNUSUAL_DAYS)
+
+
+def _changed(chance: Random, count: int, kind: str) -> int:
+    if kind == "spike":
+        return 2 * count
+    return sum(chance.random() < 0.7 for _ in range(count))
