@@ -16,6 +16,7 @@ from headworks._cli.option_groups import expand_groups
 from headworks._cli.output import Format, FormatOption
 from headworks._cli.server_options import LogOptions
 from headworks._cli.times import parse_duration_ms
+from headworks._settings import resolve_optional
 
 if TYPE_CHECKING:
     from headworks._audit.metrics import AuditMetrics
@@ -102,6 +103,7 @@ def run(
     from headworks._audit.alerts import webhook
     from headworks._audit.metrics import AuditMetrics
     from headworks._audit.reconciler import Reconciler
+    from headworks._audit.sampler import BrokerMeasure, Sampler
     from headworks._audit.service import AuditService
     from headworks._audit.store import AuditStore
 
@@ -115,6 +117,8 @@ def run(
         servers = source.servers
         with Reconciler(servers, source.registry_url, store) as reconciler:
             _print_ready(at, servers, format)
+            zookeeper = resolve_optional("zookeeper", source.zookeeper)
+            Sampler(store, BrokerMeasure(store, servers, zookeeper)).start(stop)
             post = None if checks.alert_webhook is None else webhook(checks.alert_webhook)
             AuditService(reconciler, store, figures, thresholds, kept, post, check_seconds).run(
                 stop

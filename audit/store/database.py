@@ -43,11 +43,17 @@ def _volumes(connection: Connection) -> None:
     tables.volumes.create(connection, checkfirst=True)
 
 
+def _samples(connection: Connection) -> None:
+    """Add the table of samples to a store that was made without it."""
+    tables.samples.create(connection, checkfirst=True)
+
+
 _STEPS: Sequence[Step] = (
     ("first tables", _first_tables),
     ("log positions", _log_positions),
     ("processes", _processes),
     ("volumes", _volumes),
+    ("samples", _samples),
 )
 
 

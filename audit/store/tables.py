@@ -156,6 +156,19 @@ progress = Table(
     sqlite_with_rowid=False,
 )
 
+# Samples by name, many to a row: `values` is a JSON list with one slot (a number or null) for every
+# `step_ms` from `start` on. `headworks._audit.store.samples` writes them.
+samples = Table(
+    "audit_samples",
+    metadata,
+    Column("kind", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("step_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),
+    Column("values", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 # Which topics a tier has ever counted.
 topics = Table(
     "audit_topics",
