@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -25,7 +26,8 @@ from starlette.types import ASGIApp
 from headworks._console.app.guard import ConsoleMiddleware, authenticate, refusal_response
 from headworks._console.app.page import Page, respond
 from headworks._console.app.request import PageNotFoundError, PageRequest, read_form
-from headworks._console.app.routes import SCREENS, WITH_FORM
+from headworks._console.app.routes import AS_CSV, SCREENS, WITH_FORM
+from headworks._console.app.view_log import ViewLog
 from headworks._console.app.visibility import ALL_VISIBLE
 from headworks._console.sources import Sources
 from headworks._server.security.http.request import AuthenticationError
@@ -75,8 +77,10 @@ def create_app(
         endpoint = _endpoint(sources, screen)
         methods = ["GET", "HEAD", "POST"] if path in WITH_FORM else ["GET", "HEAD"]
         # The longer path first: a name at the end of the other would take the `.json` for its own.
-        both = ("/home.json" if path == "/" else f"{path}.json", path)
-        routes += [Route(one, endpoint, methods=methods) for one in both]
+        forms = ["/home.json" if path == "/" else f"{path}.json", path]
+        if path in AS_CSV:
+            forms.insert(0, f"{path}.csv")
+        routes += [Route(one, endpoint, methods=methods) for one in forms]
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
@@ -87,8 +91,10 @@ def create_app(
         },
     )
     app.router.redirect_slashes = False
+    sources.guarded = authenticator is not None
     app.state.authenticator = authenticator
-    return ConsoleMiddleware(app, web_pages)
+    app.state.view_log = ViewLog()
+    return ConsoleMiddleware(GZipMiddleware(app, compresslevel=6), web_pages)
 
 
 def _endpoint(

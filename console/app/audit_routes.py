@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 from headworks._console.app.commands import headworks
@@ -33,7 +32,7 @@ def home(request: PageRequest) -> Page:
     sources = request.sources
     broker, groups = sources.topics.latest, sources.groups.latest
     audit, registry, loads = sources.audit.latest, sources.subjects.latest, sources.loads.latest
-    sees, now = request.visibility, _now_ms()
+    sees, now = request.visibility, sources.now_ms()
     checks = (
         source_check(broker.state, "/topics", hangs_after=4.0),
         source_check(registry.state, "/schemas", hangs_after=10.0),
@@ -66,7 +65,7 @@ def _audit_page(request: PageRequest, checks: tuple[HealthCheck, ...] = ()) -> P
         request.visibility,
         request.list_query(),
         tier=tier,
-        now_ms=_now_ms(),
+        now_ms=request.sources.now_ms(),
         checks=checks,
     )
     states = (audit.state, registry.state, loads.state)
@@ -90,7 +89,7 @@ def audit(request: PageRequest) -> Page:
             f"nobody has counted messages of a topic {topic!r}",
             fix="headworks audit run keeps the counts; producers of the SDK send them",
         )
-    view = audit_page(found, _now_ms(), _patience_ms(request))
+    view = audit_page(found, request.sources.now_ms(), _patience_ms(request))
     state = request.sources.audit.latest.state
     tiers = [one.tier for one in found.tiers]
     tier = _DEFAULT_TIER if _DEFAULT_TIER in tiers or not tiers else tiers[0]
@@ -108,7 +107,7 @@ def window(request: PageRequest) -> Page:
     )
     if found is None or not (found.states or found.contributions):
         raise PageNotFoundError(f"nobody has counted messages of {topic!r} in that window")
-    view = window_page(found, _now_ms(), _patience_ms(request))
+    view = window_page(found, request.sources.now_ms(), _patience_ms(request))
     command = headworks(request.sources, "audit", "explain", names=(topic, iso(start)), at=_AUDIT)
     return Page("window.html", f"{topic} {iso(start)}", view, command)
 
@@ -116,7 +115,3 @@ def window(request: PageRequest) -> Page:
 def _patience_ms(request: PageRequest) -> int:
     known = request.sources.audit.latest.value
     return known.patience_ms if known else 0
-
-
-def _now_ms() -> int:
-    return round(time.time() * 1000)

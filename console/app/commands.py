@@ -65,8 +65,9 @@ def _option(sources: Sources, name: str) -> list[str]:
         "data-dir": (_data_dir(endpoints.warehouse), str(_FOLDER)),
         "store": (endpoints.audit_store, f"sqlite:///{(_FOLDER / 'audit.db').resolve()}"),
     }[name]
-    # The address of a database may hold a password.
+    # The address of a database may hold a password, and a path of this machine is no reader's.
     hidden = name == "store" and not str(value).startswith("sqlite:")
+    hidden = hidden or (sources.guarded and name in ("warehouse", "data-dir", "store"))
     return [] if value is None or value == default or hidden else [f"--{name}", value]
 
 

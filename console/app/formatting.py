@@ -8,13 +8,18 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from headworks._console.sources.poller import SourceState
+
 _SECONDS = ((31557600.0, "y"), (86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 _MS_PER_SECOND = 1000
+_MINUTE_SECONDS = 60.0
+_HANGING_SECONDS = 10.0
+_OLD_SECONDS = 90.0
 _NO_VALUE = "\u2013"
 # Characters that turn the direction of the text after them: a message could hide what it says.
 _DIRECTIONS = {
@@ -64,11 +69,28 @@ def duration(seconds: float | None) -> str:
 
 
 def ago(millis: int | None) -> str:
-    """Return the time since a moment."""
+    """Return the time since a moment, in whole units: a page changes only if this does."""
     if millis is None:
         return _NO_VALUE
     passed = time.time() - millis / _MS_PER_SECOND
-    return "just now" if passed < 1 else f"{duration(passed)} ago"
+    if passed < _MINUTE_SECONDS:
+        return "under a minute ago"
+    length, unit = next((length, unit) for length, unit in _SECONDS if passed >= length)
+    return f"{math.floor(passed / length)} {unit} ago"
+
+
+def source_level(state: SourceState) -> str:
+    """Return how a source is: up, old, or down."""
+    if state.problem or (state.reading_seconds or 0) > _HANGING_SECONDS:
+        return "down"
+    return "old" if (state.age_seconds or 0) > _OLD_SECONDS else "up"
+
+
+def source_age(state: SourceState) -> str:
+    """Return a source's name and the age of its last reading."""
+    if state.age_seconds is None:
+        return f"{state.name} {'silent' if state.problem else 'being read'}"
+    return f"{state.name} {duration(state.age_seconds)} ago"
 
 
 def _moment(millis: int) -> datetime | None:
@@ -160,16 +182,6 @@ def sparkline(values: tuple[float, ...]) -> str:
     return " ".join(f"{i * step:.1f},{19 - 18 * v / top:.1f}" for i, v in enumerate(values))
 
 
-def curve(values: Sequence[int], top: int) -> str:
-    """Return the points of a line 1000 wide and 160 high; `top` is the value of the upper edge."""
-    if len(values) < 2:
-        return ""
-    step = 1000 / (len(values) - 1)
-    return " ".join(
-        f"{i * step:.0f},{158 - 152 * v / max(1, top):.1f}" for i, v in enumerate(values)
-    )
-
-
 FILTERS: dict[str, Callable[..., str]] = {
     "number": number,
     "rate": rate,
@@ -186,6 +198,7 @@ FILTERS: dict[str, Callable[..., str]] = {
     "pretty": pretty,
     "indented": indented,
     "compact": compact,
+    "source_age": source_age,
+    "source_level": source_level,
     "sparkline": sparkline,
-    "curve": curve,
 }

@@ -36,6 +36,7 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=()"),
 )
+_TLS_ONLY = (b"strict-transport-security", b"max-age=31536000")
 _UNGUARDED_PATHS = ("/static/", "/health")
 
 
@@ -59,6 +60,8 @@ class ConsoleMiddleware:
             if message["type"] == "http.response.start":
                 caching = b"max-age=3600" if free else b"no-store"
                 extra = [*_HEADERS, (b"cache-control", caching)]
+                if scope["scheme"] == "https":
+                    extra.append(_TLS_ONLY)
                 message["headers"] = [*message.get("headers", []), *extra]
             await send(message)
 

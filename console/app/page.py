@@ -1,12 +1,17 @@
 """A page: one view, shown as HTML or, under the same path with `.json`, as JSON.
 
-Rules: both forms show the same view, so masking applies to both. Templates escape everything. The
-JSON includes the state of the page's sources.
+Rules:
+
+- Both forms show the same view, so masking applies to both. Templates escape everything. The JSON
+  includes the state of the page's sources.
+- The renewal of a live page is its content alone, and nothing (304) if that has not changed. The
+  ages of the sources always change: a 304 has them in the header `x-source-ages`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
 from headworks._audit.states import DEFINITIONS
 from headworks._console.app import formatting
+from headworks._console.app.csv_table import CsvTable
 from headworks._console.sources.poller import SourceState
+from headworks._console.views.message_columns import column_text
 
 _TEMPLATES = Path(__file__).parent.parent / "templates"
 # What a browser could take for markup, were it ever to look for some in JSON.
@@ -30,7 +38,8 @@ _ESCAPED = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
 class Page:
     """A route's result: a view, its template, and the frame around it.
 
-    `command` gives the same answer in a terminal. `live` pages reload their content.
+    `command` gives the same answer in a terminal. `live` pages reload their content. `table` is
+    the page as CSV, if it has that form.
     """
 
     template: str
@@ -40,6 +49,7 @@ class Page:
     sources: Sequence[SourceState] = ()
     live: bool = False
     status: int = 200
+    table: CsvTable | None = None
 
     @property
     def unread(self) -> bool:
@@ -57,6 +67,7 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     made.filters.update(formatting.FILTERS)
+    made.filters["column"] = column_text
     made.globals["definitions"] = DEFINITIONS
     return made
 
@@ -79,16 +90,43 @@ def respond(request: Request, page: Page) -> Response:
             default=str,
         ).translate(_ESCAPED)
         return Response(body, page.status, media_type="application/json")
-    html = _JINJA.get_template(page.template).render(
+    if request.url.path.endswith(".csv") and page.table is not None:
+        return Response(page.table.text(), media_type="text/csv; charset=utf-8")
+    if page.live and request.headers.get("hx-request") == "true":
+        return _renewal(request, page)
+    return Response(_html(request, page, "base.html"), page.status, media_type="text/html")
+
+
+def _renewal(request: Request, page: Page) -> Response:
+    """Return the live part of a page, or 304 if the reader has it already."""
+    html = _html(request, page, "live.html")
+    levels = " ".join(formatting.source_level(one) for one in page.sources)
+    content = html.replace(_ages(page), levels)
+    tag = f'"{hashlib.sha256(content.encode()).hexdigest()[:24]}"'
+    headers = {"etag": tag, "x-source-ages": "; ".join(map(formatting.source_age, page.sources))}
+    if request.headers.get("if-none-match") == tag:
+        return Response(None, 304, headers)
+    return Response(html, page.status, headers, media_type="text/html")
+
+
+def _ages(page: Page) -> Markup:
+    parts = _JINJA.get_template("parts.html").module
+    return Markup(parts.ages(page.sources))  # type: ignore[attr-defined]  # a macro
+
+
+def _html(request: Request, page: Page, frame: str) -> str:
+    return _JINJA.get_template(page.template).render(
+        frame=frame,
         page=page,
+        ages=_ages(page),
         view=page.view,
         path=request.url.path,
         here=_with_query(request.url.path, request.url.query),
         json_here=_with_query(_json_path(request.url.path), request.url.query),
+        csv_here=_with_query(f"{request.url.path}.csv", request.url.query),
         who=request.state.visibility.name,
         section=request.url.path.split("/")[1],
     )
-    return Response(html, page.status, media_type="text/html")
 
 
 def as_json(value: Any) -> Any:

@@ -6,30 +6,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from headworks._ci.verdict import DownstreamConsumer
 from headworks._console.app.audit_routes import audit, audits, home, window
-from headworks._console.app.commands import curl, gate_command, headworks
+from headworks._console.app.chart_routes import charts, charts_of_group, span_of
+from headworks._console.app.commands import gate_command, headworks
+from headworks._console.app.lineage_routes import lineage
 from headworks._console.app.load_routes import loads, quarantine, run, table
+from headworks._console.app.message_routes import message, messages
 from headworks._console.app.page import Page
+from headworks._console.app.reader_names import has_hidden_readers, readers_for
 from headworks._console.app.request import PageNotFoundError, PageRequest
-from headworks._console.sources.subjects import SubjectRow
-from headworks._console.sources.topic_readers import readers_of
-from headworks._console.views.groups import group_list, group_page, topic_consumers
-from headworks._console.views.messages import (
-    MAX_MESSAGES,
-    SoughtMessages,
-    StartPosition,
-    TopicSchemas,
-    message_list,
-    one_message,
-    read_cursor,
-    read_time,
-)
-from headworks._console.views.schema import field_paths, schema_page, subject_list
+from headworks._console.app.search_routes import search_everything
+from headworks._console.views.groups import group_list, group_page
+from headworks._console.views.schema import schema_page, subject_list
 from headworks._console.views.topics import topic_list
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import SubjectVersion
-from headworks.schema import key_subject_of, topic_of
+from headworks.schema import topic_of
 
 _MAX_SCHEMA_CHARACTERS = 1_000_000
 # Where the commands of a page ask, unless it is where they do anyway.
@@ -51,6 +43,7 @@ def group(request: PageRequest) -> Page:
     view = group_page(found.value, name, request.visibility)
     if view is None:
         raise PageNotFoundError(f"there is no group {name!r}", fix="headworks group list")
+    view = replace(view, span=span_of(request), charts=charts_of_group(request, name))
     command = headworks(request.sources, "group", "describe", names=(name,), at=_BROKER)
     return Page("group.html", name, view, command, (found.state,), live=True)
 
@@ -68,61 +61,6 @@ def topics(request: PageRequest) -> Page:
     states = (broker.state, registry.state, loads.state)
     command = headworks(request.sources, "topic", "list", at=("bootstrap",))
     return Page("topics.html", "Topics", view, command, states, live=True)
-
-
-def messages(request: PageRequest) -> Page:
-    """Show messages of a topic."""
-    topic = request.name("topic")
-    governed = _topic_schemas(request, topic)
-    seek = StartPosition(
-        request.optional_number("partition", maximum=10**6),
-        request.optional_number("offset"),
-        read_time(request.text("time")),
-        read_cursor(request.text("from")),
-        request.number("limit", 25, minimum=1, maximum=MAX_MESSAGES),
-        read_cursor(request.text("before")),
-    )
-    filters = SoughtMessages.read(
-        request.text("find"), request.text("field"), request.text("value")
-    )
-    view = message_list(
-        request.sources.messages,
-        governed,
-        seek,
-        filters,
-        fields=_fields(request, governed.subject),
-        readers=topic_consumers(
-            topic, _readers(request, topic), request.sources.groups.latest.value, request.visibility
-        ),
-    )
-    view = replace(view, hidden_readers=_has_hidden_readers(request, topic))
-    states = (
-        request.sources.topics.latest.state,
-        request.sources.subjects.latest.state,
-        request.sources.groups.latest.state,
-    )
-    return Page(
-        "messages.html",
-        topic,
-        view,
-        curl(request.http),
-        states,
-        live=view.newest_first and not filters.kept,
-    )
-
-
-def message(request: PageRequest) -> Page:
-    """Show one message."""
-    topic = request.name("topic")
-    governed = _topic_schemas(request, topic)
-    partition, offset = request.path_number("partition"), request.path_number("offset")
-    view = one_message(request.sources.messages, governed, partition, offset)
-    if view is None:
-        raise PageNotFoundError(
-            f"{topic} has no message at partition {partition}, offset {offset}",
-            fix="it was not written yet, or retention has removed it",
-        )
-    return Page("message.html", f"{topic} {partition}:{offset}", view, curl(request.http))
 
 
 def schemas(request: PageRequest) -> Page:
@@ -157,8 +95,8 @@ def schema(request: PageRequest) -> Page:
         client.compatibility(subject),
         version=shown,
         before=before,
-        consumers=_readers(request, topic_of(subject)),
-        hidden_consumers=_has_hidden_readers(request, topic_of(subject)),
+        consumers=readers_for(request, topic_of(subject)),
+        hidden_consumers=has_hidden_readers(request, topic_of(subject)),
         producers=_producers(request, topic_of(subject)),
     )
     names = tuple(f"{subject}:{one}" for one in (before, shown) if one is not None)
@@ -195,32 +133,13 @@ def try_schema(request: PageRequest) -> Page:
             text,
             client,
             governance=request.sources.governance(),
-            readers_of=lambda topic: _readers(request, topic),
+            readers_of=lambda topic: readers_for(request, topic),
             subject=subject if latest is not None else None,
             beside=_referenced_schemas(request, latest),
             sees=request.visibility.subject,
         )
     command = gate_command(request.sources)
     return Page("try.html", "Try a change", view, command, (request.sources.subjects.latest.state,))
-
-
-def _topic_schemas(request: PageRequest, topic: str) -> TopicSchemas:
-    """Return a topic and its subjects. Raises UnreachableError without the registry, because the
-    masked fields are unknown.
-    """
-    broker, registry = request.sources.topics.latest, request.sources.subjects.latest
-    if broker.value is None:
-        raise UnreachableError(broker.state.problem or "the broker has not been read yet")
-    row = broker.value.rows.get(topic) if request.visibility.topic(topic) else None
-    if row is None:
-        raise PageNotFoundError(f"there is no topic {topic!r}", fix="headworks topic list")
-    if registry.value is None:
-        raise UnreachableError(
-            registry.state.problem or "the registry has not been read yet",
-            fix="messages are shown when it is known what must be masked",
-        )
-    keys = registry.value.rows.get(key_subject_of(topic))
-    return TopicSchemas(row, registry.value.of_topic(topic), keys.version if keys else None)
 
 
 def _history(request: PageRequest, subject: str) -> list[SubjectVersion]:
@@ -233,30 +152,6 @@ def _history(request: PageRequest, subject: str) -> list[SubjectVersion]:
     if not found:
         raise PageNotFoundError(f"there is no subject {subject!r}", fix="headworks schema list")
     return found
-
-
-def _fields(request: PageRequest, subject: SubjectRow | None) -> tuple[str, ...]:
-    """Return the paths that the form offers for a filter."""
-    if subject is None or not request.visibility.subject(subject.subject):
-        return ()
-    return field_paths(request.sources.registry.schema_text(subject.schema_id))
-
-
-def _readers(request: PageRequest, topic: str | None) -> list[DownstreamConsumer]:
-    if topic is None or not request.visibility.topic(topic):
-        return []
-    known = request.sources.groups.latest.value
-    names = known.by_topic.get(topic, ()) if known else ()
-    seen = [name for name in names if request.visibility.group(name)]
-    return readers_of(topic, request.sources.governance(), seen)
-
-
-def _has_hidden_readers(request: PageRequest, topic: str | None) -> bool:
-    """Return whether groups read a topic that the principal may not see."""
-    known = request.sources.groups.latest.value
-    if topic is None or known is None or not request.visibility.topic(topic):
-        return False
-    return not all(request.visibility.group(name) for name in known.by_topic.get(topic, ()))
 
 
 def _producers(request: PageRequest, topic: str | None) -> list[str]:
@@ -292,6 +187,9 @@ SCREENS: Final[dict[str, Callable[[PageRequest], Page]]] = {
     "/groups": groups,
     "/groups/{group}/lag": group,
     "/topics": topics,
+    "/search": search_everything,
+    "/topics/{topic}/charts": charts,
+    "/topics/{topic}/lineage": lineage,
     "/topics/{topic}/messages": messages,
     "/topics/{topic}/messages/{partition}/{offset}": message,
     "/schemas": schemas,
@@ -302,5 +200,7 @@ SCREENS: Final[dict[str, Callable[[PageRequest], Page]]] = {
     "/loads/{number}/topics": run,
     "/tables/{topic}/columns": table,
 }
+# Screens that are also CSV, under the same path with `.csv`.
+AS_CSV: Final = frozenset({"/topics/{topic}/messages"})
 # Screens that take a form, which may be too long for an address.
 WITH_FORM: Final = frozenset({"/try"})

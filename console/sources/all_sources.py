@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,17 +38,24 @@ class Endpoints:
 
 
 class Sources:
-    """The sources of a console; `start` starts the threads, and `stop` ends them."""
+    """The sources of a console; `start` starts the threads, and `stop` ends them.
 
-    def __init__(self, endpoints: Endpoints) -> None:
+    `now` is the wall clock of all pages, in seconds since 1970. `guarded` consoles have readers who
+    are not on this machine: pages name no path of its disk.
+    """
+
+    guarded = False
+
+    def __init__(self, endpoints: Endpoints, *, now: Callable[[], float] = time.time) -> None:
         self.endpoints = endpoints
+        self._now = now
         self.registry = RegistryClient(
             endpoints.registry, timeout=_REGISTRY_TIMEOUT_SECONDS, attempts=_REGISTRY_ATTEMPTS
         )
         background = RegistryClient(endpoints.registry, timeout=_BACKGROUND_TIMEOUT_SECONDS)
         self.governance = GovernanceReader(endpoints.schemas)
         self.messages = MessageReader(endpoints.bootstrap, self.registry)
-        self.audits = AuditReader(endpoints.audit_store)
+        self.audits = AuditReader(endpoints.audit_store, now=now)
         self.subjects = Poller("registry", SubjectReader(background), interval=5.0)
         self.topics = Poller("broker", TopicReader(endpoints.bootstrap), interval=3.0)
         self.groups = Poller(
@@ -64,6 +73,10 @@ class Sources:
             self.audit,
             self.loads,
         )
+
+    def now_ms(self) -> int:
+        """Return the time in milliseconds since 1970."""
+        return round(self._now() * 1000)
 
     def start(self) -> None:
         """Start all pollers."""

@@ -11,24 +11,26 @@ Rules:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headworks._audit.results import Explanation, Health, Holes, TopicAudit
+from headworks._audit.results import Contribution, Explanation, Health, Holes, TopicAudit
 from headworks.errors import UnreachableError
 
 if TYPE_CHECKING:
     from headworks._audit.findings import AuditFinding
     from headworks._audit.store import AuditStore
+    from headworks._audit.store.samples import SampleKind, SampleSeries
     from headworks._audit.thresholds import Thresholds
 
 WINDOWS = 36
 _MAX_TOPICS = 2_000
 _MAX_TIERS = 8
 _PRODUCER = "producer"
+_LINEAGE_WINDOWS = 12  # two hours
 _MAX_AGE_SECONDS = 60.0
 _SQLITE_PREFIX = "sqlite:///"
 
@@ -100,8 +102,38 @@ class AuditReader:
         with _database_errors():
             return queries.explain(store, topic, window_start)
 
+    def windows(self, topic: str, count: int) -> TopicAudit | None:
+        """Return a topic's newest windows, or None without a store."""
+        store = self._opened()
+        if store is None:
+            return None
+        from headworks._audit import queries
+
+        with _database_errors():
+            now = round(self._now() * 1000)
+            return queries.topic_audit(store, topic, now=now, windows=count)
+
+    def samples(
+        self, kind: SampleKind, names: Sequence[str], since: int, until: int
+    ) -> Mapping[str, SampleSeries]:
+        """Return what was sampled of each name between two times; empty without a store."""
+        store = self._opened()
+        if store is None:
+            return {}
+        from headworks._audit.store.samples import read_samples
+
+        with _database_errors():
+            return {
+                name: read_samples(store, kind, name, since=since, until=until) for name in names
+            }
+
     def producers(self, topic: str) -> list[str]:
-        """Return the applications that sent messages of the topic's newest window."""
+        """Return the applications that sent messages of the topic's newest windows."""
+        found = self.contributions(topic)
+        return sorted({one.application for one in found if one.tier == _PRODUCER})
+
+    def contributions(self, topic: str) -> list[Contribution]:
+        """Return the counts of the topic's newest windows by tier, host, and application."""
         store = self._opened()
         if store is None:
             return []
@@ -109,9 +141,13 @@ class AuditReader:
 
         with _database_errors():
             now = round(self._now() * 1000)
-            windows = queries.topic_audit(store, topic, now=now, windows=1).windows
-            found = queries.explain(store, topic, windows[-1]).contributions if windows else ()
-        return sorted({one.application for one in found if one.tier == _PRODUCER})
+            newest = queries.topic_audit(store, topic, now=now, windows=_LINEAGE_WINDOWS)
+            return [
+                one
+                for start, attempted in zip(newest.windows, newest.attempted, strict=True)
+                if attempted
+                for one in queries.explain(store, topic, start).contributions
+            ]
 
     def _opened(self) -> AuditStore | None:
         if self._store is None:

@@ -6,13 +6,12 @@ Rules:
   number of bytes. It joins no group and commits nothing.
 - A message is masked before any other use (`console.masking`), by every schema that the topic ever
   had and by its writer's schema. If those are unknown, no message is shown.
-- Bytes that do not decode are never shown for a topic with sensitive fields.
+- Bytes are never shown for a topic with sensitive fields, decoded or not.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import threading
 import time
 from collections import OrderedDict
@@ -25,6 +24,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Raw
 
 from headworks._console.masking import MASK, Paths, masked, sensitive_paths
+from headworks._console.sources.printable import hex_lines, printable, raw_value, text_of
 from headworks._console.sources.shown_message import MessageSlice, ShownMessage, SkippedBatch
 from headworks._console.sources.topics import broker_unreachable
 from headworks._kafka.client_properties import client_properties
@@ -43,7 +43,6 @@ _SLOT_WAIT_SECONDS = 1.0
 _TIMEOUT_SECONDS = 5.0
 _MAX_SCANNED_MESSAGES = 5_000
 _MAX_FETCHED_MESSAGES = 500
-_MAX_RAW_BYTES = 2_000
 _MAX_CACHED = 128
 OffsetBounds = Mapping[int, tuple[int, int]]
 # A topic, and the latest versions of the schemas of its values and of its keys.
@@ -66,6 +65,11 @@ class _MaskedPaths:
     key: bool
     governed: bool
     key_paths: Paths | None
+
+    @property
+    def hides(self) -> bool:
+        """Whether anything of the topic's messages is masked, so that no bytes are shown."""
+        return bool(self.paths or self.key or self.key_paths)
 
 
 class MessageReader:
@@ -94,12 +98,17 @@ class MessageReader:
             yield PageReader(self, consumer)
 
     def renderer(
-        self, topic: str, latest_version: int | None, key_version: int | None
+        self,
+        topic: str,
+        latest_version: int | None,
+        key_version: int | None,
+        *,
+        with_bytes: bool = False,
     ) -> Callable[[Raw], ShownMessage]:
         """Return a function that decodes and masks messages of a topic."""
         masked_paths = self._masked_paths((topic, latest_version, key_version))
         decoder = self._decoder(topic)
-        return lambda message: self._shown(message, decoder, masked_paths)
+        return lambda message: self._shown(message, decoder, masked_paths, with_bytes)
 
     def has_masked_fields(
         self, topic: str, latest_version: int | None, key_version: int | None
@@ -108,7 +117,9 @@ class MessageReader:
         found = self._masked_paths((topic, latest_version, key_version))
         return bool(found.paths or found.key_paths)
 
-    def _shown(self, message: Raw, decoder: Decoder, masked_paths: _MaskedPaths) -> ShownMessage:
+    def _shown(
+        self, message: Raw, decoder: Decoder, masked_paths: _MaskedPaths, with_bytes: bool
+    ) -> ShownMessage:
         value = message.value()
         event, problem = None, None
         schema_id, version = None, None
@@ -120,12 +131,12 @@ class MessageReader:
                 decoded, schema_id = decoder.decode(value)
                 version = decoder.version(schema_id)
                 paths = paths | self._paths_of(schema_id)
-                event = _printable(masked(decoded, paths))
+                event = printable(masked(decoded, paths))
             except UnreachableError:
                 raise
             except FramingError as error:
                 problem = error.message if masked_paths.governed else None
-                event = None if masked_paths.governed else _raw(value)
+                event = None if masked_paths.governed else raw_value(value)
             except HeadworksError as error:
                 schema_id = unframe(value)[0]
                 hidden = masked_paths.paths or self._may_be_sensitive(value)
@@ -137,26 +148,27 @@ class MessageReader:
             message.offset() or 0,
             message.timestamp()[1],
             self._key(message.key(), decoder, masked_paths),
-            tuple((name, _text(inner)) for name, inner in headers),
+            tuple((name, text_of(inner)) for name, inner in headers),
             len(value or b""),
             schema_id,
             version,
             event,
             problem,
+            () if masked_paths.hides or not with_bytes else hex_lines(value or b""),
         )
 
     def _key(self, key: bytes | None, decoder: Decoder, masked_paths: _MaskedPaths) -> str | None:
         """Return a key as it may be shown; a key with a schema as JSON."""
         if key is None or masked_paths.key_paths is None:
-            return MASK if key is not None and masked_paths.key else _text(key)
+            return MASK if key is not None and masked_paths.key else text_of(key)
         try:
             decoded, schema_id = decoder.decode(key)
             paths = masked_paths.key_paths | self._paths_of(schema_id)
         except UnreachableError:
             raise
         except HeadworksError:
-            return MASK if masked_paths.key or masked_paths.key_paths else _text(key)
-        shown = MASK if masked_paths.key else _printable(masked(decoded, paths))
+            return MASK if masked_paths.key or masked_paths.key_paths else text_of(key)
+        shown = MASK if masked_paths.key else printable(masked(decoded, paths))
         return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
 
     def _may_be_sensitive(self, value: bytes) -> bool:
@@ -281,13 +293,14 @@ class PageReader:
         key_version: int | None,
         limit: int,
         keep: Callable[[ShownMessage], bool] | None = None,
+        with_bytes: bool = False,
     ) -> MessageSlice:
         """Return at most `limit` messages between the offsets for which `keep` is true.
 
         `latest_version` is that of the topic's subject, and `key_version` that of its key subject;
-        None: no subject.
+        None: no subject. Messages of one partition are in its order, and others in that of time.
         """
-        show = self._reader.renderer(topic, latest_version, key_version)
+        show = self._reader.renderer(topic, latest_version, key_version, with_bytes=with_bytes)
         wanted = {p: start for p, start in starts.items() if start < ends[p]}
         following = dict(starts)
         rows: list[ShownMessage] = []
@@ -306,7 +319,8 @@ class PageReader:
             if len(rows) >= limit or scanned >= _MAX_SCANNED_MESSAGES:
                 break
         complete = all(following[p] >= ends[p] for p in wanted)
-        rows.sort(key=lambda row: (row.timestamp_ms, row.partition, row.offset))
+        if len(starts) > 1:
+            rows.sort(key=lambda row: (row.timestamp_ms, row.partition, row.offset))
         return MessageSlice(tuple(rows), scanned, following, complete)
 
     def _messages(
@@ -360,32 +374,3 @@ def _cache(memory: OrderedDict[Any, Any], key: Any, value: Any) -> None:
 def _overlaps(path: tuple[str, ...], paths: Paths) -> bool:
     """Return whether a field, a part of it, or its parent is sensitive."""
     return any(path[: len(one)] == one[: len(path)] for one in paths)
-
-
-def _printable(value: Any) -> Any:
-    """Return the value as JSON can hold it; other numbers become text."""
-    if isinstance(value, Mapping):
-        return {str(key): _printable(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_printable(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if value is None or isinstance(value, str | int | float):
-        return value
-    from consumer_sdk._jsonable import to_jsonable
-
-    return to_jsonable(value)
-
-
-def _raw(value: bytes) -> Any:
-    """Return an unframed value as JSON if it is JSON, else as text."""
-    if len(value) <= _MAX_RAW_BYTES:
-        try:
-            return _printable(json.loads(value))
-        except (ValueError, RecursionError):
-            pass
-    return _text(value[:_MAX_RAW_BYTES])
-
-
-def _text(value: bytes | str | None) -> str | None:
-    return value if value is None or isinstance(value, str) else value.decode(errors="replace")

@@ -9,12 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headworks._console.sources.printable import HexLine
 from headworks._kafka.damaged_batch import DamagedBatch
 
 
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
-    """A message as it may be shown. `event` is None if `problem` says why it is not decoded."""
+    """A message as it may be shown. `event` is None if `problem` says why it is not decoded.
+
+    `bytes` has the value in hexadecimal digits, if they are asked for and nothing is masked.
+    """
 
     partition: int
     offset: int
@@ -26,6 +30,7 @@ class ShownMessage:
     schema_version: int | None
     event: Any
     problem: str | None
+    bytes: tuple[HexLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

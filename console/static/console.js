@@ -23,9 +23,10 @@ async function copied(source) {
   return document.execCommand("copy");
 }
 
-// "/" goes to the search of the page.
+// "/" goes to the search of the page, or else to that of everything.
 document.addEventListener("keydown", (event) => {
-  const search = document.querySelector('input[type="search"]');
+  const search = document.querySelector('main input[type="search"], main input[name="find"]')
+    ?? document.querySelector('input[type="search"]');
   const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName);
   if (event.key === "/" && search && !typing && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
@@ -49,12 +50,36 @@ if (pause) {
 }
 
 // Nothing is renewed while it is paused, not looked at, selected, or while a message is open.
-document.addEventListener("htmx:before:request", (event) => {
+function isHeld() {
   const live = document.getElementById("live");
   const selection = document.getSelection();
   const busy = live && selection && !selection.isCollapsed && live.contains(selection.anchorNode);
   const open = live?.querySelector(".messages details[open]");
-  if (document.hidden || busy || open || pause?.getAttribute("aria-pressed") === "true") {
-    event.preventDefault();
-  }
+  return document.hidden || busy || open || pause?.getAttribute("aria-pressed") === "true";
+}
+
+// The button says why the list stands still.
+document.addEventListener("toggle", (event) => {
+  const live = document.getElementById("live");
+  if (!pause || !event.target.matches?.(".messages details")) return;
+  const open = live?.querySelector(".messages details[open]");
+  const paused = pause.getAttribute("aria-pressed") === "true";
+  pause.textContent = open && !paused ? "Held while a message is open" : paused ? "Paused" : "Pause";
+}, true);
+
+// A renewal says which content it replaces: if it is still that, the answer is empty (304), and
+// only the ages of the sources are new.
+let known = null;
+document.addEventListener("htmx:before:request", (event) => {
+  if (isHeld()) return event.preventDefault();
+  if (known) event.detail.ctx.request.headers["If-None-Match"] = known;
+});
+document.addEventListener("htmx:after:request", (event) => {
+  if (isHeld()) return event.preventDefault();
+  const { status, headers } = event.detail.ctx.response;
+  known = status === 200 || status === 304 ? headers.get("etag") : null;
+  const ages = (status === 304 && headers.get("x-source-ages")?.split("; ")) || [];
+  document.querySelectorAll(".ages span").forEach((one, at) => {
+    if (ages[at]) one.textContent = ages[at];
+  });
 });

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from headworks._audit.balance import total
 from headworks._audit.results import Contribution, Explanation, LoadShare, TopicAudit
+from headworks._console.views.charts import Chart
+from headworks._console.views.history import audit_chart
 from headworks._console.views.message_states import (
     WindowCell,
     columns_shown,
@@ -40,7 +42,7 @@ class AuditPage:
     columns: tuple[str, ...]
     tiers: tuple[TierColumn, ...]
     drops: Mapping[str, int]
-    top: int
+    chart: Chart | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,9 @@ def audit_page(found: TopicAudit, now_ms: int, patience_ms: int) -> AuditPage:
         for line in found.tiers
     )
     shown = columns_shown(one.states for one in columns)
-    top = max((*found.attempted, *(n for column in columns for n in column.arrived)), default=0)
+    picture = audit_chart(found)
     return AuditPage(
-        found.topic, found.windows, found.attempted, shown, columns, dict(found.drops), top
+        found.topic, found.windows, found.attempted, shown, columns, dict(found.drops), picture
     )
 
 

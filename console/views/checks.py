@@ -71,7 +71,8 @@ def source_check(state: SourceState, link: str, *, hangs_after: float) -> Health
         return HealthCheck(state.name, CheckLevel.UNKNOWN, "it is being read", link)
     if age > _OLD_AFTER_SECONDS:
         return HealthCheck(state.name, CheckLevel.UNKNOWN, f"last read {age:.0f} s ago", link)
-    return HealthCheck(state.name, CheckLevel.GOOD, f"answered {age:.0f} s ago", link)
+    # No age in seconds: the page would change, and be sent again, at every look.
+    return HealthCheck(state.name, CheckLevel.GOOD, "it answers", link)
 
 
 def messages_check(well: bool, sentence: str) -> HealthCheck:
@@ -113,7 +114,7 @@ def reconciler_check(audit: AuditSnapshot | None, now_ms: int) -> HealthCheck:
     if age > _SILENT_AFTER_MS:
         says = f"it last checked {_duration(age)} ago: the figures are old; see its log"
         return HealthCheck(name, CheckLevel.BAD, says, link)
-    return HealthCheck(name, CheckLevel.GOOD, f"checked {_duration(age)} ago", link)
+    return HealthCheck(name, CheckLevel.GOOD, "it keeps the audit up to date", link)
 
 
 def loads_check(loads: LoadsSnapshot | None, now_ms: int) -> HealthCheck:

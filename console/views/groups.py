@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from headworks._ci.verdict import DownstreamConsumer
 from headworks._console.sources.groups import GroupRow, GroupsSnapshot
+from headworks._console.views.charts import Chart
 from headworks._console.views.paging import ListPage, ListQuery, list_page
 from headworks._console.views.visibility import CanSee
 from headworks.groups import GroupPosition, MemberDescription
@@ -59,6 +60,8 @@ class GroupPage:
     line: GroupLine
     members: tuple[MemberDescription, ...]
     positions: tuple[PositionLine, ...]
+    span: str = "hour"
+    charts: tuple[Chart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

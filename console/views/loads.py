@@ -14,6 +14,7 @@ from hadoop_loader._tables.columns import (
     table_columns,
 )
 from headworks._console.sources.loads import LoadedTable, LoadRun, LoadsSnapshot, open_log
+from headworks._console.sources.table_files import TableFiles, count_files
 from headworks._console.views.paging import ListPage, ListQuery, list_page
 from headworks._console.views.visibility import CanSee
 from headworks.errors import HeadworksError
@@ -87,6 +88,7 @@ class TablePage:
     offsets: tuple[tuple[int, int], ...]
     problem: str | None
     lag: int | None
+    files: TableFiles | None
 
 
 def load_list(
@@ -168,4 +170,5 @@ def table_page(
         tuple(sorted(latest.committed(topic).items())),
         problem,
         lag,
+        count_files(warehouse, state.files_table),
     )

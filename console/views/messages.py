@@ -88,6 +88,7 @@ class MessageList:
     fields: tuple[str, ...]
     readers: tuple[TopicConsumer, ...]
     hidden_readers: bool = False
+    columns: tuple[str, ...] = ()  # the fields to show instead of the whole event
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ class OneMessage:
     topic: str
     subject: str | None
     message: ShownMessage
+    masked: bool
     before: int | None
     after: int | None
 
@@ -255,12 +257,14 @@ def one_message(
             latest_version=subject.version if subject else None,
             key_version=governed.key_version,
             limit=1,
+            with_bytes=True,
         )
     if not found.rows:
         return None
     before = offset - 1 if offset > bound[0] else None
     after = offset + 1 if offset + 1 < bound[1] else None
-    return OneMessage(topic, subject.subject if subject else None, found.rows[0], before, after)
+    name, shown = subject.subject if subject else None, found.rows[0]
+    return OneMessage(topic, name, shown, shown.size > 0 and not shown.bytes, before, after)
 
 
 def _starts(

@@ -87,7 +87,9 @@ def subject_list(
     part = list_page(
         rows,
         query,
-        lambda row: " ".join((row.subject, row.type_name or "", row.owner or "", *row.paths)),
+        lambda row: " ".join(
+            (row.subject, row.type_name or "", row.owner or "", row.doc or "", *row.paths)
+        ),
         (lambda row: -(row.registered_ms or 0))
         if newest
         else (lambda row: (row.subject.startswith("headworks."), row.subject)),

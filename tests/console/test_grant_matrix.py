@@ -62,6 +62,8 @@ def pages() -> list[tuple[str, tuple[str, str, str]]]:
             (f"/topics/{topic}/messages/0/0", about),
             (f"/audit/{topic}/windows", about),
             (f"/tables/{topic}/columns", about),
+            (f"/topics/{topic}/charts", about),
+            (f"/topics/{topic}/lineage", about),
         ]
     for subject in SUBJECTS:
         about = (subject, OWN_SUBJECT, SUBJECT_PREFIX)

@@ -97,6 +97,8 @@ def wait_for_sources(fetch: Fetch, who: dict[str, str], path: str) -> None:
         "/schemas/weather-value/versions",
         "/try?subject=weather-value",
         "/groups/archive-export/lag",
+        "/topics/weather/charts",
+        "/topics/weather/lineage",
         "/audit/weather/windows",
         "/audit/weather/windows/1357016400000",
         "/tables/weather/columns",
@@ -114,6 +116,22 @@ def test_what_may_not_be_seen_is_not_there(guarded: Fetch, path: str) -> None:
         ).status
         == 404
     )
+
+
+def test_what_may_not_be_seen_is_not_saved_nor_found(guarded: Fetch) -> None:
+    ada = credentials("ada")
+    assert guarded("/topics/weather/messages.csv", headers=ada).status == 404
+    assert guarded("/topics/flights/messages.csv", headers=ada).status == 200
+    for word in ("weather", "archive", "signups"):
+        assert guarded(f"/search.json?q={word}", headers=ada).json["data"]["found"] == []
+    lineage = guarded("/topics/flights/lineage", headers=ada).body
+    assert "archive-export" not in lineage
+    assert "and groups that you may not see" in lineage
+
+
+def test_no_page_names_a_path_of_the_consoles_machine(guarded: Fetch, stage: Stage) -> None:
+    for path in ("/", "/loads", "/audit/flights/windows", "/tables/flights/columns"):
+        assert str(stage.folder) not in guarded(path, headers=credentials("root")).body
 
 
 def test_a_schema_for_a_subject_that_may_not_be_read_is_not_judged(

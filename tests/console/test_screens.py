@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Request, expect
 
 from tests.console.browser import PATIENCE
 from tests.console.fetch import Fetch
@@ -34,6 +34,9 @@ SCREENS = {
     "/loads/2/topics": "flights",
     "/tables/flights/columns": "distance_miles",
     "/quarantine": "is in quarantine",
+    "/topics/flights/charts": "Lag of groups",
+    "/topics/flights/lineage": "departures-board",
+    "/search?q=flight": "flights-value",
 }
 
 # The first look is often too early, and the last may take long on a busy machine.
@@ -295,3 +298,82 @@ def test_a_search_leads_from_the_newest_message_to_the_oldest(fetch: Fetch) -> N
     assert len(found) == len(set(found)) == page["total"]
     assert fetch.data("/topics/weather/messages.json?find=local_hour%3E23")["rows"] == []
     assert fetch("/topics/weather/messages.json?find=@nothing=1").status == 400
+
+
+def test_messages_are_shown_by_columns_and_saved_as_csv(
+    browser: Browser, stage: Stage, fetch: Fetch
+) -> None:
+    query = "find=route.origin%3DJFK&columns=carrier,route.origin"
+    lines = fetch(f"/topics/flights/messages.csv?{query}").body.splitlines()
+    assert lines[0] == "time,partition,offset,version,key,carrier,route.origin,headers,problem"
+    assert {line.split(",")[6] for line in lines[1:]} == {"JFK"}
+    masked = fetch("/topics/signups/messages.csv").body
+    assert not [secret for secret in SECRETS if secret in masked]
+    with opened(browser) as page:
+        page.goto(f"{stage.url}/topics/flights/messages")
+        page.get_by_text("Columns: the whole event").click()
+        page.get_by_label("route.origin").check()
+        page.get_by_role("button", name="Show").click()
+        expect(page.locator("table.messages thead")).to_contain_text("route.origin")
+        older = page.get_by_role("link", name="Older").get_attribute("href")
+        assert "columns=route.origin" in str(older)
+
+
+def test_lineage_leads_from_producers_to_readers_and_the_table(fetch: Fetch) -> None:
+    found = fetch.data("/topics/flights/lineage.json")
+    (producer,) = found["producers"]
+    assert producer["application"] == "departures-board"
+    assert producer["messages"] > 0
+    assert [one["name"] for one in found["readers"]] == ["archive-export", "punctuality-dashboard"]
+    assert (found["owner"], found["table"]["table"]) == ("flight-operations", "flights")
+
+
+def test_one_search_finds_everything(fetch: Fetch) -> None:
+    kinds = {one["kind"]: one["hits"] for one in fetch.data("/search.json?q=flights")["found"]}
+    assert {"topic", "schema", "group", "table"} <= set(kinds)
+    fields = fetch.data("/search.json?q=street")["found"]
+    assert [(one["kind"], one["hits"][0]["name"]) for one in fields] == [("field", "signups-value")]
+    assert fields[0]["hits"][0]["says"] == "address.street"
+    owners = fetch.data("/search.json?q=identity")["found"]
+    assert ("owner", "signups-value") in [(one["kind"], one["hits"][0]["name"]) for one in owners]
+    assert "masked" not in fetch("/search?q=street").body
+    assert fetch("/search?q=" + "x" * 300).status == 400
+
+
+def test_bytes_are_shown_unless_something_is_masked(fetch: Fetch) -> None:
+    row = fetch.data("/topics/flights/messages.json?limit=1")["rows"][0]
+    assert row["bytes"] == []
+    place = f"/topics/flights/messages/{row['partition']}/{row['offset']}"
+    position, digits, _ = fetch.data(f"{place}.json")["message"]["bytes"][0]
+    assert position == 0
+    assert int(digits[:14].replace(" ", ""), 16) == row["schema_id"]
+    row = fetch.data("/topics/signups/messages.json?limit=1")["rows"][0]
+    place = f"/topics/signups/messages/{row['partition']}/{row['offset']}"
+    assert fetch.data(f"{place}.json")["message"]["bytes"] == []
+    assert "are not shown" in fetch(place).body
+
+
+def test_one_partition_is_shown_in_its_order(fetch: Fetch) -> None:
+    rows = fetch.data("/topics/flights/messages.json?partition=1&offset=0&limit=100")["rows"]
+    offsets = [row["offset"] for row in rows]
+    assert offsets == sorted(offsets)
+
+
+def test_an_open_message_stays_open(browser: Browser, stage: Stage, fetch: Fetch) -> None:
+    with opened(browser) as page:
+        asked: list[str] = []
+        page.on("request", lambda one: asked.append(one.url) if is_renewal(one) else None)
+        page.clock.install()
+        page.goto(f"{stage.url}/topics/flights/messages")
+        page.locator("table.messages summary").first.click()
+        expect(page.get_by_role("button", name="Held while a message is open")).to_be_visible()
+        page.clock.run_for(30_000)
+        assert not asked
+        page.locator("table.messages summary").first.click()
+        expect(page.get_by_role("button", name="Pause")).to_be_visible()
+        with page.expect_request(is_renewal):
+            page.clock.run_for(6_000)
+
+
+def is_renewal(request: Request) -> bool:
+    return "hx-request" in request.headers

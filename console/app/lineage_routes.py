@@ -1,0 +1,39 @@
+"""The page of a topic's lineage."""
+
+from __future__ import annotations
+
+from headworks._audit.results import Contribution
+from headworks._console.app.commands import curl
+from headworks._console.app.page import Page
+from headworks._console.app.reader_names import has_hidden_readers, readers_for
+from headworks._console.app.request import PageNotFoundError, PageRequest
+from headworks._console.views.groups import topic_consumers
+from headworks._console.views.lineage import lineage_page
+from headworks.errors import UnreachableError
+
+
+def lineage(request: PageRequest) -> Page:
+    """Show the producers of a topic, its readers, and its table."""
+    topic, sources, sees = request.name("topic"), request.sources, request.visibility
+    broker, registry = sources.topics.latest, sources.subjects.latest
+    groups, audit, loads = sources.groups.latest, sources.audit.latest, sources.loads.latest
+    if not (broker.value and topic in broker.value.rows and sees.topic(topic)):
+        raise PageNotFoundError(f"there is no topic {topic!r}", fix="headworks topic list")
+    subject = registry.value.of_topic(topic) if registry.value else None
+    view = lineage_page(
+        topic,
+        subject if subject and sees.subject(subject.subject) else None,
+        _contributions(request, topic),
+        topic_consumers(topic, readers_for(request, topic), groups.value, sees),
+        hidden_readers=has_hidden_readers(request, topic),
+        table=loads.value.by_topic.get(topic) if loads.value else None,
+    )
+    states = (broker.state, registry.state, groups.state, audit.state, loads.state)
+    return Page("lineage.html", f"Lineage of {topic}", view, curl(request.http), states)
+
+
+def _contributions(request: PageRequest, topic: str) -> list[Contribution]:
+    try:
+        return request.sources.audits.contributions(topic)
+    except UnreachableError:  # said by the state of the audit, beside what is known without it
+        return []
