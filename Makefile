@@ -43,6 +43,7 @@ soak: $(READY)  ## the long proofs: kills, power cuts, fuzzing, generated schema
 	$(BIN)/python -m tests.soak cluster 100
 	$(BIN)/python -m tests.soak membership --minutes 10
 	$(BIN)/python -m tests.soak slow-handlers --minutes 10
+	$(BIN)/python -m tests.soak redrive 50
 	$(BIN)/python -m tests.soak mirror 200
 	$(BIN)/python -m tests.soak codec --minutes 10
 	$(BIN)/python -m tests.soak decoders --minutes 10

@@ -29,6 +29,7 @@ from headworks._audit.sums import Breach, Judgment, breaches_in, duplicates_in
 from headworks._audit.thresholds import Thresholds
 from headworks._audit.volumes import unusual_volumes
 from headworks._audit_counting import WINDOW_MS
+from headworks._kafka.retry_topics import is_retry_topic
 
 _MAX_AGE_MS = 86_400_000
 _MAX_LIKELY = 3
@@ -290,7 +291,7 @@ def _unmatched_topics(
                 yield _finding("unreferenced", (tier, topic), topic, text)
     if LOADER_TIER in counted:
         for topic in sorted(sent.keys() - counted[LOADER_TIER].keys()):
-            if sent[topic] < old:
+            if sent[topic] < old and not is_retry_topic(topic):
                 text = f"{topic} is produced, and {LOADER_TIER} has never counted a message of it"
                 yield _finding("unknown", (LOADER_TIER, topic), topic, text)
 

@@ -16,7 +16,9 @@ from headworks._audit_counting import AUDIT_TOPIC
 
 _PRODUCER_TIER = "producer"
 _GIVEN_UP_OUTCOMES = ("dropped:timed_out", "dropped:closed")
-_ACCOUNTED_OUTCOMES = ("loaded", "quarantined", "consumed", "skipped", "mirrored")
+_AT_LOADER = ("loaded", "quarantined")
+_AT_GROUP = ("consumed", "skipped", "dead", "retried")
+_ACCOUNTED_OUTCOMES = (*_AT_LOADER, *_AT_GROUP, "mirrored")
 
 
 class Ledger:

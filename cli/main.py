@@ -33,6 +33,7 @@ _NOUNS = {
     "console": "headworks._cli.console:console_app",
     "topic": "headworks._cli.topic:topic_app",
     "group": "headworks._cli.group:group_app",
+    "dead-letter": "headworks._cli.dead_letter:dead_letter_app",
     "load": "headworks._cli.load:load_app",
     "audit": "headworks._cli.audit:audit_app",
     "user": "headworks._cli.user:user_app",

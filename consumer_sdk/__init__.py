@@ -2,7 +2,8 @@
 
 Public: this module and `testing`. Behind it:
 
-- `_consumer`: the iterating member of a group. `_message`: the messages that it yields.
+- `_consumer`: the iterating member of a group. `_loop`: its iteration. `_message`: the messages
+  that it yields.
 - `_membership`: the interface of both kinds of group. `_broker_membership`: groups that a broker
   balances. `_background_poll`, `_application_thread`: polling while the application is busy.
 - `_fetch_buffer`: messages that were fetched. `_error_events`: events in the place of messages.
@@ -14,7 +15,9 @@ Public: this module and `testing`. Behind it:
 - `_offsets`: ends, times, and offsets to start at or to rewind to.
 - `_reachability`: brokers that do not answer, and closing without them.
 - `_damage`: record batches with a wrong CRC.
-- `_poison`: messages that cannot be decoded, and the dead-letter topic.
+- `_outcomes`: the end of each message. `_poison`: messages that cannot be decoded, and the writer
+  of dead letters. `_dead_letters`: how these are read and sent back. `_retry_sources`: the topics
+  that one group alone reads again.
 - `_audit_tier`: the group as a tier of the audit. `_jsonable`: decoded values as JSON.
 
 Rules: imports only `headworks` and third parties, because it runs in a user's process. A message

@@ -14,7 +14,7 @@ _STARTS = ("earliest", "latest")
 _MEMBERSHIPS = ("broker", "zookeeper")
 
 
-def check_sources(events: object, topics: object, matching: object) -> None:
+def check_sources(events: object, topics: object, matching: object, *, redriven: bool) -> None:
     """Raise UsageError unless one of the three says what to read."""
     for name, given in (("events", events), ("topics", topics)):
         if isinstance(given, type | str):
@@ -23,6 +23,11 @@ def check_sources(events: object, topics: object, matching: object) -> None:
         raise UsageError(
             "a Consumer reads either `events`, `topics` or what is `matching`",
             fix="give one of them",
+        )
+    if redriven and matching:
+        raise UsageError(
+            "`redriven` needs the names of the topics, and `matching` gives none",
+            fix="give `events` or `topics`, or redrive to the topic itself",
         )
 
 

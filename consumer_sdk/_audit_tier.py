@@ -1,4 +1,4 @@
-"""A consumer group as a tier of the audit: its messages by topic and window, consumed or skipped.
+"""A consumer group as a tier of the audit: its messages by topic, window, and outcome.
 
 Rules: a message is counted when it is processed, in a memory-mapped file. If the process is killed,
 the next one publishes its counts. A message that is processed twice is counted twice, because that
@@ -14,7 +14,7 @@ from typing import Any
 import confluent_kafka
 
 from headworks._audit_counting import AUDIT_TOPIC, window_of
-from headworks._audit_counting.outcomes import CONSUMED, SKIPPED
+from headworks._audit_counting.outcomes import SKIPPED
 from headworks._audit_counting.publishing import AuditPublisher
 from headworks.registry_client._schema_ids import EventSchemaIds
 
@@ -42,14 +42,14 @@ class AuditTier:
             every=every,
         )
 
-    def processed(self, message: confluent_kafka.Message, *, skipped: bool) -> None:
-        """Count a message that the application processed, or that was skipped."""
+    def processed(self, message: confluent_kafka.Message, outcome: int) -> None:
+        """Count a message with its outcome, an index of OUTCOMES."""
         topic = message.topic()
         if topic is None or topic == AUDIT_TOPIC:
             return
         window = self._last_windows[topic] = window_of(message.timestamp()[1])
         size = len(message.value() or b"")
-        self._publisher.counters.count(topic, window, size, SKIPPED if skipped else CONSUMED)
+        self._publisher.counters.count(topic, window, size, outcome)
 
     def damaged(self, topic: str, messages: int) -> None:
         """Count messages that were skipped with their damaged batch.

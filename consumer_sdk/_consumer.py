@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 import confluent_kafka
 
@@ -31,14 +30,18 @@ from consumer_sdk._decode import DecodeError
 from consumer_sdk._error_events import ErrorEvents
 from consumer_sdk._fetch_buffer import FetchLimits
 from consumer_sdk._group_config import GroupConfig
+from consumer_sdk._loop import CLOSE_SECONDS, POLL_SECONDS, MessageLoop
 from consumer_sdk._membership import Membership, OnPartitions, Start
 from consumer_sdk._message import Deleted, Message, Partition
 from consumer_sdk._offsets import SeekTarget, offsets_of
 from consumer_sdk._options import ConsumerOptions
-from consumer_sdk._poison import OnPoison, stopped_at
+from consumer_sdk._outcomes import MessageOutcomes
+from consumer_sdk._poison import OnPoison
 from consumer_sdk._reachability import BrokerReachability
+from consumer_sdk._retry_sources import create_missing, redriven_sources
 from consumer_sdk._topic_decoders import TopicDecoders
 from consumer_sdk._zookeeper_group import ZooKeeperMember, ZooKeeperStream
+from headworks._audit_counting.outcomes import CONSUMED, SKIPPED
 from headworks._choice import choice
 from headworks._kafka.bootstrap import BootstrapServers
 from headworks._settings import resolve
@@ -48,11 +51,9 @@ from headworks.registry_client import RegistryClient
 
 T = TypeVar("T")
 U = TypeVar("U")
-_POLL_SECONDS = 0.5
-_CLOSE_SECONDS = 10.0
 
 
-class Consumer(Generic[T]):
+class Consumer(MessageLoop[T]):
     """Iterates over the messages of topics as a member of `group`; also by `async for`.
 
     Give one of `events`, `topics`, and `matching`. `events` are generated classes: the consumer
@@ -69,16 +70,16 @@ class Consumer(Generic[T]):
     `on_assigned` and `on_revoked` receive the partitions that this member gains and loses.
     `unreachable_after` is how long the consumer waits while no broker answers; None: for ever.
     Processed messages are committed after `on_revoked` returns. `dead_letter_topic` defaults to
-    TOPIC.dead-letter. `max_poll_records` is how many messages are fetched ahead. With
-    `skip_damaged`, the consumer skips record batches whose CRC is wrong, and counts their offsets.
-    With `audit`, the group is tier consumer:GROUP of the audit, and `application` names this
-    program there.
+    TOPIC.dead-letter. With `redriven`, the consumer also reads the dead letters that `headworks
+    dead-letter redrive --to-group` returns to this group alone. `max_poll_records` is how many
+    messages are fetched ahead. With `skip_damaged`, the consumer skips record batches whose CRC is
+    wrong, and counts their offsets. With `audit`, the group is tier consumer:GROUP of the audit,
+    and `application` names this program there.
     """
 
-    skipped = 0  # messages that were skipped or written to a dead-letter topic
+    skipped = 0  # messages that were skipped, or written to a dead-letter topic
     skipped_damaged = 0  # offsets of damaged record batches that were skipped
     _last: confluent_kafka.Message | None = None  # given out, not marked as processed yet
-    _closed = _stopping = False
     _is_first = True  # whether closing this stream closes what its siblings share
 
     @overload
@@ -125,6 +126,7 @@ class Consumer(Generic[T]):
         on_poison: OnPoison = OnPoison.STOP,
         tombstones: bool = False,
         dead_letter_topic: str | None = None,
+        redriven: bool = False,
         skip_damaged: bool = False,
         max_poll_records: int = 500,
         commit_every: float | None = 5.0,
@@ -137,18 +139,21 @@ class Consumer(Generic[T]):
         state_dir: Path | str | None = None,
         config: dict[str, Any] | None = None,
     ) -> None:
-        check_sources(events, topics, matching)
+        check_sources(events, topics, matching, redriven=redriven)
         check_member(group, membership, start, application, max_poll_records)
+        policy = choice(OnPoison, on_poison, "on_poison")
         self._brokers = BootstrapServers(bootstrap, zookeeper)
         registry_url = resolve("registry", registry)
-        self._decoders = TopicDecoders(RegistryClient(registry_url), events, tombstones=tombstones)
-        self._on_poison = choice(OnPoison, on_poison, "on_poison")
+        retried = redriven_sources(events, topics, group) if redriven else {}
+        client = RegistryClient(registry_url)
+        self._decoders = TopicDecoders(client, events, retried, tombstones=tombstones)
         self._explicit_commits = commit_every is None  # whether only `commit` commits
         self._watch = BrokerReachability(self._brokers.address, config or {}, unreachable_after)
         self._group_config = GroupConfig(
             group=group,
             client=self._brokers.client(),
-            topics=self._decoders.topics or list(topics),
+            topics=[*(self._decoders.topics or topics), *retried],
+            sources=retried,
             matching=matching,
             excluding=excluding,
             start=start,
@@ -160,29 +165,14 @@ class Consumer(Generic[T]):
             config=self._watch.config,
         )
         self._membership: Membership = self._join(membership, zookeeper)
-        self._dead_letters = self._group_config.dead_letter_writer()
         self._audit_tier: AuditTier | None = None
         if audit:
-            names, state = (group, application or group), Path(state_dir or _default_state_dir())
-            brokers = self._group_config.client
-            self._audit_tier = AuditTier(brokers, registry_url, *names, state, every=audit_every)
+            state = Path(state_dir or _default_state_dir())
+            self._audit_tier = self._count(registry_url, application or group, state, audit_every)
+        self._outcomes = MessageOutcomes(self._group_config, policy, self._audit_tier)
         self._error_events = ErrorEvents(
             *(self._brokers, self._watch, self._group_config.reader, self._audit_tier, skip_damaged)
         )
-
-    def __iter__(self) -> Iterator[Message[T]]:
-        """Yield messages until `stop` or `close`."""
-        while not self._ended:
-            message = self.poll(_POLL_SECONDS)
-            if message is not None:
-                yield message
-
-    async def __aiter__(self) -> AsyncIterator[Message[T]]:
-        """Yield messages without blocking the event loop."""
-        while not self._ended:
-            message = await self.apoll(_POLL_SECONDS)
-            if message is not None:
-                yield message
 
     def poll(self, timeout: float) -> Message[T] | None:
         """Return the next message, or None if none arrives within `timeout` seconds.
@@ -197,14 +187,15 @@ class Consumer(Generic[T]):
             if raw is None:
                 return None
             try:
-                decoded = self._decode(raw)
+                decoded = self._decoders.message(raw)
+            except (DecodeError, FramingError) as error:
+                self._end_poison(raw, error)
             except BaseException:
                 self._membership.put_back(raw)  # the next poll returns to it
                 raise
-            self._last = raw
-            if decoded is not None:
+            else:
+                self._last = raw
                 return decoded
-            self._mark_processed(skipped=True)
 
     async def apoll(self, timeout: float) -> Message[T] | None:
         """Return what `poll` returns, but wait for the network in a thread.
@@ -214,7 +205,7 @@ class Consumer(Generic[T]):
         """
         deadline = time.monotonic() + timeout
         while not self._membership.has_buffered:
-            turn = min(max(0.0, deadline - time.monotonic()), _POLL_SECONDS)
+            turn = min(max(0.0, deadline - time.monotonic()), POLL_SECONDS)
             polling = asyncio.ensure_future(asyncio.to_thread(self.poll, turn))
             try:
                 found = await asyncio.shield(polling)
@@ -228,22 +219,24 @@ class Consumer(Generic[T]):
                 return found
         return self.poll(max(0.0, deadline - time.monotonic()))
 
-    def reject(self, reason: str) -> None:
-        """Write the last message to the dead-letter topic, and count it as skipped.
+    def reject(self, reason: str, error: BaseException | None = None) -> None:
+        """Write the last message to the dead-letter topic, and count it as dead.
 
-        Use it for a message that decodes but that the application cannot handle. Raises UsageError
-        if there is no such message, and UnreachableError if the broker does not acknowledge it.
+        Use it for a message that decodes but that the application cannot handle. The class of
+        `error` is a header, by which `headworks dead-letter` finds it. Raises UsageError if there
+        is no such message, and UnreachableError if the broker does not acknowledge it.
         """
         if self._last is None:
             raise UsageError("there is no message to reject", fix="reject the one that poll gave")
-        self._dead_letters.send(self._last, reason)
+        exception = None if error is None else type(error).__name__
+        outcome = self._outcomes.write_dead(self._last, reason, exception)
         self.skipped += 1
-        self._mark_processed(skipped=True)
+        self._mark_processed(outcome)
 
     def skip(self) -> None:
         """Count the last message as skipped; it is processed."""
         self.skipped += self._last is not None
-        self._mark_processed(skipped=True)
+        self._mark_processed(SKIPPED)
 
     def rewind(self, to: SeekTarget) -> None:
         """Continue from an end, a time, or offsets in the partitions of this member.
@@ -265,10 +258,6 @@ class Consumer(Generic[T]):
         """The partitions that this member reads now."""
         return self._membership.assignment
 
-    async def acommit(self) -> None:
-        """Do what `commit` does, but let the event loop run meanwhile."""
-        await asyncio.to_thread(self.commit)
-
     def commit(self) -> None:
         """Commit all messages up to the last one that was returned, and wait for the commit."""
         self._mark_processed()
@@ -288,18 +277,7 @@ class Consumer(Generic[T]):
             )
         return [self, *(self._new_stream(stream.member) for _ in range(count - 1))]
 
-    def stop(self) -> None:
-        """End the iteration after the current message; safe in signal handlers and threads."""
-        self._stopping = True
-
-    def stop_on_signals(
-        self, *signals: int, default: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT)
-    ) -> None:
-        """Call `stop` on one of `signals` (SIGTERM, SIGINT); call this from the main thread."""
-        for number in signals or default:
-            signal.signal(number, lambda *_: self.stop())
-
-    def close(self, timeout: float = _CLOSE_SECONDS) -> None:
+    def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """Commit unless commits are explicit, and leave the group; safe to call twice.
 
         If no broker answers, that takes `timeout` seconds. Messages that were not committed are
@@ -315,32 +293,17 @@ class Consumer(Generic[T]):
                     self._audit_tier.close()
                 self._brokers.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._drop_last()
-        self.close()
-
-    async def aclose(self, timeout: float = _CLOSE_SECONDS) -> None:
-        """Do what `close` does, but let the event loop run meanwhile."""
-        await asyncio.to_thread(self.close, timeout)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._drop_last()
-        await self.aclose()
-
     def _drop_last(self) -> None:
         """Leave the message whose processing raised unprocessed."""
         self._last = None
 
+    def _count(self, registry: str, application: str, state_dir: Path, every: float) -> AuditTier:
+        config = self._group_config
+        return AuditTier(config.client, registry, config.group, application, state_dir, every=every)
+
     def _join(self, membership: str, zookeeper: str | None) -> Membership:
         try:
+            create_missing(self._group_config.client, self._group_config.sources)
             if membership == "zookeeper":
                 return self._group_config.zookeeper_membership(resolve("zookeeper", zookeeper))
             return self._group_config.broker_membership()
@@ -360,25 +323,19 @@ class Consumer(Generic[T]):
             raw = self._membership.next(max(0.0, deadline - time.monotonic()))
         return raw
 
-    def _decode(self, raw: confluent_kafka.Message) -> Message[T] | None:
+    def _end_poison(self, raw: confluent_kafka.Message, error: HeadworksError) -> None:
+        """End a message that cannot be decoded, or raise and keep it."""
         try:
-            return self._decoders.message(raw)
-        except (DecodeError, FramingError) as error:
-            self._handle_poison(raw, error)
-            return None
-
-    def _handle_poison(self, raw: confluent_kafka.Message, error: HeadworksError) -> None:
-        if self._on_poison is OnPoison.STOP:
-            raise stopped_at(raw, error) from error
-        if self._on_poison is OnPoison.DEAD_LETTER:
-            self._dead_letters.send(raw, error.message)
+            outcome = self._outcomes.of_poison(raw, error)
+        except BaseException:
+            self._membership.put_back(raw)
+            raise
         self.skipped += 1
+        self._outcomes.end(raw, self._membership, outcome)
 
-    def _mark_processed(self, *, skipped: bool = False) -> None:
+    def _mark_processed(self, outcome: int = CONSUMED) -> None:
         if self._last is not None:
-            if self._audit_tier is not None:
-                self._audit_tier.processed(self._last, skipped=skipped)
-            self._membership.processed(self._last)
+            self._outcomes.end(self._last, self._membership, outcome)
             self._last = None
 
     @property
@@ -390,7 +347,7 @@ class Consumer(Generic[T]):
         sibling = copy(self)
         sibling._membership = self._group_config.new_stream(member)
         sibling._decoders = self._decoders.copy()
-        sibling._dead_letters = self._group_config.dead_letter_writer()
+        sibling._outcomes = self._outcomes.copy()
         sibling._is_first = False
         return sibling
 

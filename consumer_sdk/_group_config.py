@@ -29,6 +29,7 @@ class GroupConfig:
     group: str
     client: Mapping[str, Any]  # properties of librdkafka that name the brokers
     topics: Sequence[str]
+    sources: Mapping[str, str]  # the topic of each of them that is a retry topic
     matching: str | None
     excluding: str | None
     start: Start
@@ -89,7 +90,9 @@ class GroupConfig:
 
     def dead_letter_writer(self) -> DeadLetterWriter:
         """Return a writer of this group's dead letters; it connects at the first one."""
-        return DeadLetterWriter(self.client, group=self.group, topic=self.dead_letter_topic)
+        return DeadLetterWriter(
+            self.client, group=self.group, topic=self.dead_letter_topic, sources=self.sources
+        )
 
     def _subscription(self, streams: int) -> MemberNode:
         return subscription(self.topics, self.matching, self.excluding, streams)

@@ -248,7 +248,7 @@ class Consumers:
             consumer.skip()
         else:
             times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
-            consumer.reject(f"{type(error).__name__}: {error} (after {times})")
+            consumer.reject(f"{type(error).__name__}: {error} (after {times})", error)
 
 
 def _log_error(working: asyncio.Task[None]) -> None:

@@ -20,6 +20,7 @@ class ConsumerOptions(TypedDict, total=False):
     start: Start
     on_poison: OnPoison
     dead_letter_topic: str | None
+    redriven: bool
     skip_damaged: bool
     max_poll_records: int
     commit_every: float | None

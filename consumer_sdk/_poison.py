@@ -6,6 +6,7 @@ Rules: the consumer moves past such a message only after the dead-letter topic h
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, cast
@@ -13,11 +14,11 @@ from typing import Any, cast
 import confluent_kafka
 from confluent_kafka import KafkaException
 
+from consumer_sdk._dead_letters.letter import SUFFIX, letter_headers
 from headworks._kafka.clients import KafkaProducer
 from headworks.errors import CorruptError, HeadworksError, UnreachableError
 
 _TIMEOUT_SECONDS = 30.0
-_HEADER_PREFIX = "headworks.dead-letter."
 
 
 class OnPoison(StrEnum):
@@ -44,17 +45,36 @@ def stopped_at(message: confluent_kafka.Message, error: HeadworksError) -> Poiso
 
 
 class DeadLetterWriter:
-    """Writes rejected messages of `group` to `topic`, or each to its TOPIC.dead-letter."""
+    """Writes rejected messages of `group` to `topic`, or each to its TOPIC.dead-letter.
 
-    def __init__(self, client: Mapping[str, Any], *, group: str, topic: str | None) -> None:
+    `sources` names the topic to which the messages of a retry topic belong.
+    """
+
+    def __init__(
+        self,
+        client: Mapping[str, Any],
+        *,
+        group: str,
+        topic: str | None,
+        sources: Mapping[str, str],
+    ) -> None:
         self._client = client
         self._group = group
         self._topic = topic
+        self._sources = sources
         self._producer: KafkaProducer | None = None
 
-    def send(self, message: confluent_kafka.Message, reason: str) -> None:
-        """Write a message and wait for the acknowledgement; UnreachableError without one."""
-        topic = self._topic or f"{message.topic()}.dead-letter"
+    def send(
+        self, message: confluent_kafka.Message, reason: str, exception: str | None = None
+    ) -> None:
+        """Write a message and wait for the acknowledgement; UnreachableError without one.
+
+        `exception` names the class of the error that ended its handling.
+        """
+        source = self._sources.get(message.topic() or "", message.topic() or "")
+        topic = self._topic or f"{source}{SUFFIX}"
+        now = int(time.time() * 1000)
+        headers = letter_headers(message, source, self._group, reason, exception, now)
         outcome: list[object] = []
         producer = self._open_producer()
         try:
@@ -63,7 +83,7 @@ class DeadLetterWriter:
                 message.value(),
                 message.key(),
                 timestamp=message.timestamp()[1],
-                headers=[*_headers(message), *self._reason_headers(message, reason)],
+                headers=cast("list[tuple[str, str | bytes | None]]", headers),
                 on_delivery=lambda error, _: outcome.append(error),
             )
             producer.flush(_TIMEOUT_SECONDS)
@@ -88,19 +108,3 @@ class DeadLetterWriter:
                 }
             )
         return self._producer
-
-    def _reason_headers(
-        self, message: confluent_kafka.Message, reason: str
-    ) -> list[tuple[str, str | bytes | None]]:
-        reasons = {
-            "topic": message.topic(),
-            "partition": message.partition(),
-            "offset": message.offset(),
-            "group": self._group,
-            "reason": reason,
-        }
-        return [(_HEADER_PREFIX + name, str(value)) for name, value in reasons.items()]
-
-
-def _headers(message: confluent_kafka.Message) -> list[tuple[str, str | bytes | None]]:
-    return cast("list[tuple[str, str | bytes | None]]", message.headers() or [])

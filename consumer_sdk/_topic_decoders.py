@@ -6,7 +6,7 @@ message without a value, a tombstone, is a `Deleted` if the application reads th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, cast
 
@@ -20,13 +20,27 @@ from headworks.registry_client import RegistryClient
 _NO_SCHEMA = 0
 
 
+def topics_of(events: Sequence[type], topics: Sequence[str]) -> list[str]:
+    """Return the topics of event classes, or `topics` if there are no classes."""
+    return [event_type(cls).topic for cls in events] or list(topics)
+
+
 class TopicDecoders:
-    """Decodes the messages of one thread; `topics` are those of `events`."""
+    """Decodes the messages of one thread; `topics` are those of `events`.
+
+    The messages of a retry topic are decoded as those of the topic that `sources` gives for it.
+    """
 
     def __init__(
-        self, registry: RegistryClient, events: Sequence[type], *, tombstones: bool
+        self,
+        registry: RegistryClient,
+        events: Sequence[type],
+        sources: Mapping[str, str],
+        *,
+        tombstones: bool,
     ) -> None:
         self._registry = registry
+        self._sources = sources
         self._tombstones = tombstones
         self._classes = {event_type(cls).topic: cls for cls in events}
         self._decoders = {
@@ -45,7 +59,9 @@ class TopicDecoders:
         topic, value = raw.topic() or "", raw.value()
         decoder = self._decoders.get(topic)
         if decoder is None:
-            decoder = self._decoders[topic] = Decoder(self._registry, topic)
+            source = self._sources.get(topic, topic)
+            decoder = self._decoders.get(source) or Decoder(self._registry, source)
+            self._decoders[topic] = decoder
         if value is None:
             event, schema_id, version = self._deleted(topic, raw.key()), _NO_SCHEMA, None
         else:
@@ -69,4 +85,4 @@ class TopicDecoders:
                 "it has no value: it is a tombstone, which deletes its key",
                 fix="read tombstones as Deleted, with tombstones=True",
             )
-        return Deleted(self._classes.get(topic, dict), key)
+        return Deleted(self._classes.get(self._sources.get(topic, topic), dict), key)

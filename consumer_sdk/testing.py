@@ -51,7 +51,7 @@ class ReplayingConsumer(Consumer[T]):
         """Do what `poll` does."""
         return self.poll(timeout)
 
-    def reject(self, reason: str) -> None:
+    def reject(self, reason: str, error: BaseException | None = None) -> None:  # noqa: ARG002
         """Note the last message in `rejected`; UsageError if there is none."""
         if self._given is None:
             raise UsageError("there is no message to reject", fix="reject the one that poll gave")

@@ -2,8 +2,8 @@
 
 Rules: the caller has removed increments that were counted before. The audit topic is not counted.
 
-- A tier below the producer accounts for loaded, quarantined, consumed, skipped, and mirrored
-  messages. `late` is part of `loaded`. `lost` and `damaged` (here `gone`) never
+- A tier below the producer accounts for loaded, quarantined, consumed, skipped, dead, retried, and
+  mirrored messages. `late` is part of `loaded`. `lost` and `damaged` (here `gone`) never
   reached the tier.
 - A message that a producer gave up (timed out, or left at close) is `failed`; it may have arrived.
 - A message that a producer sends again for a dead one (`resent`) was attempted before.
@@ -19,7 +19,9 @@ from headworks._audit.increments import Increment
 from headworks._audit.store.tables import COUNTED
 
 PRODUCER_TIER = "producer"
-_ACCOUNTED_OUTCOMES = frozenset(("loaded", "quarantined", "consumed", "skipped", "mirrored"))
+_ACCOUNTED_OUTCOMES = frozenset(
+    ("loaded", "quarantined", "consumed", "skipped", "dead", "retried", "mirrored")
+)
 _RESOLVED_OUTCOMES = frozenset(("delivered", "failed", "unresolved"))
 _COLUMN_OF = {
     **{name: name for name in ("attempted", "delivered", "failed", "unresolved", "quarantined")},

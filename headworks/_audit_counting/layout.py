@@ -15,7 +15,7 @@ from typing import Final
 
 from headworks._audit_counting.outcomes import ATTEMPTED, CONSUMED, DELIVERED, OUTCOMES, UNRESOLVED
 
-MAGIC: Final = int.from_bytes(b"HWAUDIT5", "little")
+MAGIC: Final = int.from_bytes(b"HWAUDIT6", "little")
 HEADER_WORDS: Final = 2
 _TOPIC_WORDS = 32  # a topic's name has at most 249 bytes
 _COUNTS = len(OUTCOMES) + 1

@@ -24,6 +24,7 @@ from tests.soak import (
     mirror,
     producers,
     projection,
+    redrive,
     siege,
     slow_handlers,
     spark_cluster,
@@ -44,6 +45,7 @@ def main() -> int:
         ("troubles", "fail in one table of a warehouse, and kill the loader beside it"),
         ("mirror", "kill a mirror, and the clusters beside it, under load"),
         ("transactions", "kill the broker and the clients of transactions"),
+        ("redrive", "kill a redrive of 100,000 dead letters"),
         ("damage", "damage files at rest, and follow the way out that the program names"),
     ):
         one = proofs.add_parser(name, help=what)
@@ -98,6 +100,7 @@ def _run(
     | troubles.Report
     | transactions.Report
     | volumes.Report
+    | redrive.Report
 ):
     seed = arguments.seed
     if arguments.proof == "membership":
@@ -128,6 +131,8 @@ def _run(
         return troubles.campaign(folder, arguments.count, seed)
     if arguments.proof == "transactions":
         return transactions.campaign(folder, arguments.count, seed)
+    if arguments.proof == "redrive":
+        return redrive.campaign(folder, arguments.count, seed)
     if arguments.proof == "mirror":
         return mirror.campaign(folder, arguments.count, seed)
     if arguments.proof == "damage":
