@@ -142,7 +142,7 @@ def list_letters(
     for one in topics:
         found: dict[tuple[str, str], _Summary] = {}
         for letter in _letters(address, one, letters, None):
-            found.setdefault((letter.group, letter.exception or "-"), _Summary()).add(letter)
+            found.setdefault((letter.group or "-", letter.exception or "-"), _Summary()).add(letter)
         rows += [(one, *names, *summary.cells) for names, summary in sorted(found.items())]
     header = ("topic", "group", "exception", "letters", "redriven", "first", "last", "last reason")
     if format is Format.JSON:
@@ -175,7 +175,7 @@ def show(
         "place": f"{found.partition}:{found.offset}",
         "topic": found.topic,
         "origin": f"{found.origin_partition}:{found.origin_offset}",
-        "group": found.group,
+        "group": found.group or None,
         "exception": found.exception,
         "reason": found.reason,
         "died_at": None if found.died_at is None else format_instant(found.died_at),

@@ -16,6 +16,7 @@ import confluent_kafka
 from headworks._audit_counting import AUDIT_TOPIC, window_of
 from headworks._audit_counting.outcomes import SKIPPED
 from headworks._audit_counting.publishing import AuditPublisher
+from headworks._audit_counting.tally import Report
 from headworks.registry_client._schema_ids import EventSchemaIds
 
 
@@ -33,14 +34,24 @@ class AuditTier:
         every: float,
     ) -> None:
         self._last_windows: dict[str, int] = {}  # the window of the last message, by topic
-        self._publisher = AuditPublisher(
-            client,
-            EventSchemaIds(registry, state_dir),
-            state_dir / group.replace("/", "%2F"),
-            tier=f"consumer:{group}",
-            application=application,
-            every=every,
+        self._folder = state_dir / group.replace("/", "%2F")
+        self._client, self._ids = client, EventSchemaIds(registry, state_dir)
+        self._application, self._every = application, every
+        self._publisher = self._publish(self._folder, f"consumer:{group}")
+        self._retries: AuditPublisher | None = None  # as the producer of its retry topics
+
+    def _publish(self, folder: Path, tier: str) -> AuditPublisher:
+        application, every = self._application, self._every
+        return AuditPublisher(
+            self._client, self._ids, folder, tier=tier, application=application, every=every
         )
+
+    def put_off(self, topic: str, message: confluent_kafka.Message) -> Report:
+        """Count a message that is sent to a retry topic; return what counts its delivery."""
+        if self._retries is None:
+            self._retries = self._publish(self._folder / "retries", "producer")
+        size = len(message.value() or b"")
+        return self._retries.counters.attempt(topic, message.timestamp()[1], size).report
 
     def processed(self, message: confluent_kafka.Message, outcome: int) -> None:
         """Count a message with its outcome, an index of OUTCOMES."""
@@ -62,4 +73,6 @@ class AuditTier:
 
     def close(self) -> None:
         """Publish the rest within a few seconds; the next process publishes what is left then."""
+        if self._retries is not None:
+            self._retries.close()
         self._publisher.close()

@@ -14,19 +14,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
 import confluent_kafka
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    OFFSET_END,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from consumer_sdk._application_thread import ApplicationThread
 from consumer_sdk._background_poll import BackgroundPoll
@@ -34,7 +28,7 @@ from consumer_sdk._damage import is_stale
 from consumer_sdk._fetch_buffer import FetchBuffer, FetchLimits
 from consumer_sdk._membership import OnPartitions, Start
 from consumer_sdk._message import Partition
-from consumer_sdk._offsets import offsets_of, uncommitted
+from consumer_sdk._offsets import RESET_OFFSETS, offsets_of, uncommitted
 from consumer_sdk._reachability import close_within
 from headworks._kafka.clients import KafkaConsumer
 from headworks.errors import UnreachableError
@@ -45,10 +39,6 @@ _HANDED_BACK_SECONDS = 1.0  # how long a revocation waits for the message that i
 _HANDED_BACK_PAUSE_SECONDS = 0.005
 _MAX_POLL_INTERVAL = "max.poll.interval.ms", 300_000
 _RESET = "auto.offset.reset"
-_RESET_OFFSETS = {
-    **dict.fromkeys(("earliest", "smallest", "beginning"), OFFSET_BEGINNING),
-    **dict.fromkeys(("latest", "largest", "end"), OFFSET_END),
-}
 
 
 class BrokerMembership:
@@ -78,7 +68,7 @@ class BrokerMembership:
         self._sought: dict[Partition, int] = {}
         self.closed = False
         # Where a partition begins if its offset is not in the log; None: that is an error.
-        self._reset_offset = _RESET_OFFSETS.get(properties.get(_RESET, ""))
+        self._reset_offset = RESET_OFFSETS.get(properties.get(_RESET, ""))
         if self._reset_offset is not None:
             properties = {**properties, _RESET: "error"}
         self.calls = 0  # how often the application has asked for a message
@@ -86,6 +76,7 @@ class BrokerMembership:
         self._application = ApplicationThread()
         self._turn = self._application.turn
         self._is_held = False  # whether fetching is paused because the buffer is full
+        self._paused: set[Partition] = set()  # by the application
         # Messages that were processed in another thread's turn; their offsets are stored later.
         self._to_store: deque[confluent_kafka.Message] = deque()
         self._failure: Exception | None = None  # of a background poll, for the application
@@ -294,7 +285,22 @@ class BrokerMembership:
         """Pause or resume what is assigned; librdkafka keeps neither in every rebalance."""
         with suppress(KafkaException):  # the client is being closed
             ours = self.client.assignment()
-            (self.client.pause if self._is_held else self.client.resume)(ours)
+            self.client.resume([] if self._is_held else ours)
+            paused = [p for p in ours if self._is_held or (p.topic, p.partition) in self._paused]
+            self.client.pause(paused)
+
+    def set_paused(self, partitions: Collection[Partition], *, paused: bool) -> None:
+        """See `Membership`."""
+
+        def change() -> None:
+            ours = set(partitions) & set(self._assignment())
+            if paused:
+                for partition, offset in self._fetched.first_offsets(ours).items():
+                    self.resume(partition, offset, processed=False)
+            self._paused = self._paused | ours if paused else self._paused - ours
+            self._hold()
+
+        self._application.use(change)
 
     def commit(self) -> None:
         """See `Membership`."""
@@ -369,6 +375,7 @@ class BrokerMembership:
         """Forget partitions, after the application has stored what it processed of them."""
         gone = [Partition(p.topic, p.partition) for p in partitions]
         self._fetched.discard(set(gone))
+        self._paused -= set(gone)
         for partition in gone:
             self._sought.pop(partition, None)
         on_revoked = self._on_revoked

@@ -47,7 +47,6 @@ from headworks._kafka.bootstrap import BootstrapServers
 from headworks._settings import resolve
 from headworks._wire import FramingError
 from headworks.errors import HeadworksError, UsageError
-from headworks.registry_client import RegistryClient
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -144,10 +143,8 @@ class Consumer(MessageLoop[T]):
         policy = choice(OnPoison, on_poison, "on_poison")
         self._brokers = BootstrapServers(bootstrap, zookeeper)
         registry_url = resolve("registry", registry)
-        retried = redriven_sources(events, topics, group) if redriven else {}
-        client = RegistryClient(registry_url)
-        self._decoders = TopicDecoders(client, events, retried, tombstones=tombstones)
-        self._explicit_commits = commit_every is None  # whether only `commit` commits
+        retried = self._retry_sources(redriven_sources(events, topics, group) if redriven else {})
+        self._decoders = TopicDecoders(registry_url, events, retried, tombstones=tombstones)
         self._watch = BrokerReachability(self._brokers.address, config or {}, unreachable_after)
         self._group_config = GroupConfig(
             group=group,
@@ -165,10 +162,8 @@ class Consumer(MessageLoop[T]):
             config=self._watch.config,
         )
         self._membership: Membership = self._join(membership, zookeeper)
-        self._audit_tier: AuditTier | None = None
-        if audit:
-            state = Path(state_dir or _default_state_dir())
-            self._audit_tier = self._count(registry_url, application or group, state, audit_every)
+        named = application or group
+        self._audit_tier = self._count(registry_url, named, state_dir, audit_every, wanted=audit)
         self._outcomes = MessageOutcomes(self._group_config, policy, self._audit_tier)
         self._error_events = ErrorEvents(
             *(self._brokers, self._watch, self._group_config.reader, self._audit_tier, skip_damaged)
@@ -233,6 +228,35 @@ class Consumer(MessageLoop[T]):
         self.skipped += 1
         self._mark_processed(outcome)
 
+    def _put_off(self, delay: int, count: int) -> None:
+        """Write the last message to the retry topic of a delay in seconds, and count it."""
+        assert self._last is not None
+        self._mark_processed(self._outcomes.put_off(self._last, delay, count))
+
+    def _return_last(self) -> None:
+        """Return the last message again, once its partition is resumed, and pause that."""
+        assert self._last is not None
+        place = Partition(self._last.topic() or "", self._last.partition() or 0)
+        offset, self._last = self._last.offset() or 0, None
+        self._membership.resume(place, offset, processed=False)
+        self._membership.set_paused([place], paused=True)
+
+    def _retry_sources(self, redriven: dict[str, str]) -> dict[str, str]:
+        """Return the topic of each retry topic that this consumer reads."""
+        return redriven
+
+    def pause(self, partitions: Sequence[Partition]) -> None:
+        """Return no message of these partitions until `resume`; the member keeps them.
+
+        A partition that moves to another member and back is no longer paused. Partitions of other
+        members are ignored.
+        """
+        self._membership.set_paused(partitions, paused=True)
+
+    def resume(self, partitions: Sequence[Partition]) -> None:
+        """Return messages of paused partitions again."""
+        self._membership.set_paused(partitions, paused=False)
+
     def skip(self) -> None:
         """Count the last message as skipped; it is processed."""
         self.skipped += self._last is not None
@@ -252,6 +276,11 @@ class Consumer(MessageLoop[T]):
         self._last = None
         offsets = self._membership.use(lambda client: offsets_of(client, partitions, to))
         self._membership.move(offsets, commit=not self._explicit_commits)
+
+    @property
+    def _explicit_commits(self) -> bool:
+        """Whether only `commit` commits."""
+        return self._group_config.commit_every is None
 
     @property
     def assignment(self) -> list[Partition]:
@@ -297,9 +326,19 @@ class Consumer(MessageLoop[T]):
         """Leave the message whose processing raised unprocessed."""
         self._last = None
 
-    def _count(self, registry: str, application: str, state_dir: Path, every: float) -> AuditTier:
-        config = self._group_config
-        return AuditTier(config.client, registry, config.group, application, state_dir, every=every)
+    def _count(
+        self,
+        registry: str,
+        application: str,
+        state_dir: Path | str | None,
+        every: float,
+        *,
+        wanted: bool,
+    ) -> AuditTier | None:
+        config, state = self._group_config, Path(state_dir or _default_state_dir())
+        if not wanted:
+            return None
+        return AuditTier(config.client, registry, config.group, application, state, every=every)
 
     def _join(self, membership: str, zookeeper: str | None) -> Membership:
         try:

@@ -69,6 +69,15 @@ class FetchBuffer:
         """Return whether the buffer holds messages of a partition, errors aside."""
         return any((m.topic(), m.partition()) == partition and not m.error() for m in self.messages)
 
+    def first_offsets(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """Return the offset of the first message of each of these partitions that has one."""
+        found: dict[Partition, int] = {}
+        for m in self.messages:
+            place = Partition(m.topic() or "", m.partition() or 0)
+            if m.error() is None and place in partitions:
+                found.setdefault(place, m.offset() or 0)
+        return found
+
     def discard(self, partitions: Collection[Partition]) -> None:
         """Discard the messages and errors of partitions."""
         kept = [m for m in self.messages if (m.topic(), m.partition()) not in partitions]

@@ -17,7 +17,7 @@ import inspect
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -27,6 +27,7 @@ from consumer_sdk._consumer import Consumer
 from consumer_sdk._message import Message
 from consumer_sdk._options import ConsumerOptions
 from consumer_sdk._poison import OnPoison
+from consumer_sdk._retrying_consumer import PutOff, RetryingConsumer
 from headworks._choice import choice
 from headworks.codec import event_type
 from headworks.errors import UsageError
@@ -42,14 +43,16 @@ class Retry:
     """How often and when a handler that raised is called again, with the same message.
 
     The first pause is `pause` seconds. Each further one is twice as long, up to `longest_pause`.
-    Exceptions in `never` are not retried. All pauses together must be shorter than
-    `max.poll.interval.ms`.
+    All pauses together must be shorter than `max.poll.interval.ms`. After them, the message is put
+    off by each delay of `later`, in whole seconds, and attempted again after each. Meanwhile others
+    are handled. Exceptions in `never` are not retried.
     """
 
     attempts: int = 3
     pause: float = 0.5
     longest_pause: float = 30.0
     never: tuple[type[Exception], ...] = ()
+    later: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.attempts < 1 or self.pause < 0 or self.longest_pause < 0:
@@ -58,6 +61,11 @@ class Retry:
                 f" {self.longest_pause} s",
                 fix="give at least one attempt, and pauses of at least 0",
             )
+        if not all(isinstance(delay, int) and delay > 0 for delay in self.later):
+            raise UsageError(
+                f"a Retry has the delays {self.later!r}",
+                fix="give whole seconds of at least 1, such as later=(60, 600)",
+            )
 
     def pause_after(self, attempt: int, error: Exception) -> float | None:
         """Return the seconds until the next attempt; None if there is none."""
@@ -65,12 +73,26 @@ class Retry:
             return None
         return float(min(self.longest_pause, self.pause * 2 ** (attempt - 1)))
 
+    def delay_after(self, count: int, error: Exception) -> int | None:
+        """Return by how many seconds a message is put off that was put off `count` times."""
+        if count >= len(self.later) or isinstance(error, self.never):
+            return None
+        return self.later[count]
+
+
+Retries = Retry | Mapping[type[Exception], Retry]
+_ONCE = Retry(attempts=1)
+
 
 @dataclass(frozen=True, slots=True)
 class _Handler:
     function: Callable[[Message[Any]], Any]
-    retry: Retry
+    retries: Mapping[type[Exception], Retry]
     then: OnPoison
+
+    def retry(self, error: Exception) -> Retry:
+        """Return the policy for an error: that of its first listed class."""
+        return next((r for cls, r in self.retries.items() if isinstance(error, cls)), _ONCE)
 
 
 class _StoppedError(Exception):
@@ -89,17 +111,20 @@ class Consumers:
         self._options = options
         self._handlers: dict[type, _Handler] = {}
         self._consumer: Consumer[Any] | None = None  # while it runs
+        self._waiting: PutOff
         self._stopping = threading.Event()
 
     def on(
-        self, cls: type[T], *, retry: Retry | None = None, then: OnPoison = OnPoison.STOP
+        self, cls: type[T], *, retry: Retries | None = None, then: OnPoison = OnPoison.STOP
     ) -> Callable[[Callable[[Message[T]], R]], Callable[[Message[T]], R]]:
         """Register the decorated function, plain or `async`, as the handler of an event class.
 
         After the last attempt that `retry` gives (default: the only one), `then` decides. STOP
-        raises, SKIP counts the message, and DEAD_LETTER writes it to the dead-letter topic.
+        raises, SKIP counts the message, and DEAD_LETTER writes it to the dead-letter topic. `retry`
+        may be a dict of them by exception class: the first class that fits counts.
         """
         event_type(cls)
+        retries = {Exception: retry} if isinstance(retry, Retry) else dict(retry or {})
         policy = choice(OnPoison, then, "then")
 
         def register(function: Callable[[Message[T]], R]) -> Callable[[Message[T]], R]:
@@ -107,7 +132,7 @@ class Consumers:
                 raise UsageError(
                     f"{cls.__name__} has a handler already", fix="register one for each class"
                 )
-            self._handlers[cls] = _Handler(function, retry or Retry(attempts=1), policy)
+            self._handlers[cls] = _Handler(function, retries, policy)
             return function
 
         return register
@@ -156,9 +181,12 @@ class Consumers:
         if not self._handlers:
             raise UsageError("there is no handler", fix="register one with @app.on(EventClass)")
         self._stopping.clear()
-        self._consumer = given or Consumer[Any](
-            list(self._handlers), group=self._group, **self._options
-        )
+        later = {
+            cls: {delay for retry in handler.retries.values() for delay in retry.later}
+            for cls, handler in self._handlers.items()
+        }
+        self._consumer = given or RetryingConsumer(later, self._group, self._options)
+        self._waiting = PutOff(self._consumer)
         return self._consumer
 
     def _catch_signals(self) -> dict[int, Any]:
@@ -172,7 +200,7 @@ class Consumers:
         return {each: signal.signal(each, handle) for each in (signal.SIGTERM, signal.SIGINT)}
 
     def _work(self, consumer: Consumer[Any]) -> None:
-        for message in consumer:
+        for message in self._waiting.messages():
             handler = self._handlers[type(message.event)]
             try:
                 handler.function(message)
@@ -193,10 +221,10 @@ class Consumers:
                 error, attempt = again, attempt + 1
             else:
                 return
-        self._give_up(consumer, handler, error, attempt)
+        self._give_up(consumer, handler, message, error, attempt)
 
     async def _work_async(self, consumer: Consumer[Any]) -> None:
-        async for message in consumer:
+        async for message in self._waiting.amessages():
             handler = self._handlers[type(message.event)]
             await self._attempt_async(consumer, handler, message)
 
@@ -213,7 +241,8 @@ class Consumers:
             except Exception as error:
                 pause = self._pause(handler, message, attempt, error)
                 if pause is None:
-                    await asyncio.to_thread(self._give_up, consumer, handler, error, attempt)
+                    failed = handler, message, error, attempt
+                    await asyncio.to_thread(self._give_up, consumer, *failed)
                     return
             else:
                 return
@@ -230,18 +259,34 @@ class Consumers:
     def _pause(
         self, handler: _Handler, message: Message[Any], attempt: int, error: Exception
     ) -> float | None:
-        pause = handler.retry.pause_after(attempt, error)
+        retry = handler.retry(error)
+        pause = retry.pause_after(attempt, error)
         if pause is not None:
             _log.warning(
                 "%s partition %d offset %d: attempt %d of %d failed, the next is in %.1f s: %r",
                 *(message.topic, message.partition, message.offset),
-                *(attempt, handler.retry.attempts, pause, error),
+                *(attempt, retry.attempts, pause, error),
             )
         return pause
 
     def _give_up(
-        self, consumer: Consumer[Any], handler: _Handler, error: Exception, attempts: int
+        self,
+        consumer: Consumer[Any],
+        handler: _Handler,
+        message: Message[Any],
+        error: Exception,
+        attempts: int,
     ) -> None:
+        """Put a message off after its last attempt in place, or end it by the policy."""
+        count = self._waiting.count(message)
+        delay = handler.retry(error).delay_after(count, error)
+        if delay is not None:
+            _log.warning(
+                "%s partition %d offset %d: the next attempt is in %d s: %r",
+                *(message.topic, message.partition, message.offset, delay, error),
+            )
+            consumer._put_off(delay, count + 1)
+            return
         if handler.then is OnPoison.STOP:
             raise error
         if handler.then is OnPoison.SKIP:

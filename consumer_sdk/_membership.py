@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Literal, Protocol, TypeVar
 
@@ -60,6 +60,9 @@ class Membership(Protocol):
 
         With `processed`, everything before it counts as processed.
         """
+
+    def set_paused(self, partitions: Collection[Partition], *, paused: bool) -> None:
+        """Return no message of these partitions until they are no longer paused, or lost."""
 
     def commit(self) -> None:
         """Commit the processed messages; UnreachableError if that fails."""

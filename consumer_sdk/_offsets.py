@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Literal
 
 import confluent_kafka
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
 
 from consumer_sdk._message import Partition
 from headworks.errors import UnreachableError, UsageError
@@ -18,6 +18,11 @@ from headworks.errors import UnreachableError, UsageError
 SeekTarget = Literal["earliest", "latest"] | datetime | Mapping[Partition, int]
 _TIMEOUT_SECONDS = 15.0
 _NO_OFFSET = -1
+RESET_OFFSETS = {
+    **dict.fromkeys(("earliest", "smallest", "beginning"), OFFSET_BEGINNING),
+    **dict.fromkeys(("latest", "largest", "end"), OFFSET_END),
+}
+"""The end of a log that each value of `auto.offset.reset` means."""
 
 
 def offsets_of(

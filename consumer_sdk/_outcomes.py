@@ -1,4 +1,4 @@
-"""The end of a message: handled, skipped, or dead, and counted as such in the audit.
+"""The end of a message: handled, skipped, put off, or dead, and counted as such in the audit.
 
 Rules: each message ends once, and counts under one outcome. So for each topic, the messages that
 arrived are those handled, skipped, dead, and retried. A message is written to another topic before
@@ -13,7 +13,7 @@ from consumer_sdk._audit_tier import AuditTier
 from consumer_sdk._group_config import GroupConfig
 from consumer_sdk._membership import Membership
 from consumer_sdk._poison import OnPoison, stopped_at
-from headworks._audit_counting.outcomes import CONSUMED, DEAD, SKIPPED
+from headworks._audit_counting.outcomes import CONSUMED, DEAD, RETRIED, SKIPPED
 from headworks.errors import HeadworksError
 
 
@@ -38,6 +38,11 @@ class MessageOutcomes:
         """Write a message to the dead-letter topic, and return its outcome."""
         self._dead_letters.send(raw, reason, exception)
         return DEAD
+
+    def put_off(self, raw: confluent_kafka.Message, delay: int, count: int) -> int:
+        """Write a message to the retry topic of a delay in seconds, and return its outcome."""
+        self._dead_letters.put_off(raw, delay, count, self._audit)
+        return RETRIED
 
     def of_poison(self, raw: confluent_kafka.Message, error: HeadworksError) -> int:
         """Return the outcome of a message that cannot be decoded, by `on_poison`, or raise."""

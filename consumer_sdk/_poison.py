@@ -12,10 +12,14 @@ from enum import StrEnum
 from typing import Any, cast
 
 import confluent_kafka
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
-from consumer_sdk._dead_letters.letter import SUFFIX, letter_headers
+from consumer_sdk._audit_tier import AuditTier
+from consumer_sdk._dead_letters.letter import SUFFIX, Headers, letter_headers
+from consumer_sdk._retry_later import put_off_headers
+from headworks._audit_counting.tally import Report
 from headworks._kafka.clients import KafkaProducer
+from headworks._kafka.retry_topics import retry_topic
 from headworks.errors import CorruptError, HeadworksError, UnreachableError
 
 _TIMEOUT_SECONDS = 30.0
@@ -47,6 +51,8 @@ def stopped_at(message: confluent_kafka.Message, error: HeadworksError) -> Poiso
 class DeadLetterWriter:
     """Writes rejected messages of `group` to `topic`, or each to its TOPIC.dead-letter.
 
+    It also writes messages that are put off to the retry topics of the group.
+
     `sources` names the topic to which the messages of a retry topic belong.
     """
 
@@ -71,11 +77,45 @@ class DeadLetterWriter:
 
         `exception` names the class of the error that ended its handling.
         """
-        source = self._sources.get(message.topic() or "", message.topic() or "")
+        source = self._source(message)
         topic = self._topic or f"{source}{SUFFIX}"
         now = int(time.time() * 1000)
         headers = letter_headers(message, source, self._group, reason, exception, now)
+        self._write(topic, message, headers, None)
+
+    def put_off(
+        self, message: confluent_kafka.Message, delay: int, count: int, audit: AuditTier | None
+    ) -> None:
+        """Write a message to the topic of a delay in seconds; UnreachableError if that fails.
+
+        `count` is how often it was put off, this time included.
+        """
+        source = self._source(message)
+        topic = retry_topic(source, self._group, delay)
+        due = int((time.time() + delay) * 1000)
+        headers = put_off_headers(message, source, due, count)
+        counted = None if audit is None else audit.put_off(topic, message)
+        self._write(topic, message, headers, counted)
+
+    def _source(self, message: confluent_kafka.Message) -> str:
+        """Return the topic to which a message belongs."""
+        return self._sources.get(message.topic() or "", message.topic() or "")
+
+    def _write(
+        self,
+        topic: str,
+        message: confluent_kafka.Message,
+        headers: Headers,
+        counted: Report | None,
+    ) -> None:
+        """Write a copy of a message and wait for the acknowledgement, which `counted` counts."""
         outcome: list[object] = []
+
+        def report(error: KafkaError | None, delivered: confluent_kafka.Message) -> None:
+            outcome.append(error)
+            if counted is not None:
+                counted(error, delivered)
+
         producer = self._open_producer()
         try:
             producer.produce(
@@ -84,7 +124,7 @@ class DeadLetterWriter:
                 message.key(),
                 timestamp=message.timestamp()[1],
                 headers=cast("list[tuple[str, str | bytes | None]]", headers),
-                on_delivery=lambda error, _: outcome.append(error),
+                on_delivery=report,
             )
             producer.flush(_TIMEOUT_SECONDS)
         except KafkaException as error:

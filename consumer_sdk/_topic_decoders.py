@@ -33,18 +33,19 @@ class TopicDecoders:
 
     def __init__(
         self,
-        registry: RegistryClient,
+        registry: str,
         events: Sequence[type],
         sources: Mapping[str, str],
         *,
         tombstones: bool,
     ) -> None:
-        self._registry = registry
+        self._registry = RegistryClient(registry)
         self._sources = sources
         self._tombstones = tombstones
         self._classes = {event_type(cls).topic: cls for cls in events}
         self._decoders = {
-            topic: Decoder(registry, topic, event_type(cls)) for topic, cls in self._classes.items()
+            topic: Decoder(self._registry, topic, event_type(cls))
+            for topic, cls in self._classes.items()
         }
         self.topics = list(self._classes)
 

@@ -5,7 +5,7 @@ Rules: a message counts as processed exactly when it does with a real consumer. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
@@ -25,8 +25,9 @@ class ReplayingConsumer(Consumer[T]):
     """Replaces a Consumer, and is one for a type checker; iteration ends after the last event.
 
     Each of `events` becomes a message of partition 0, at the next offset. `messages` follow as they
-    are. `processed` holds the messages that the application processed, `rejected` those that it
-    rejected with the reason, and `commits` how often it committed.
+    are. `processed` holds the messages that the application processed, and `rejected` those that it
+    rejected with the reason. `put_off` holds those that a handler retries later with the delay in
+    seconds, and `commits` how often it committed.
     """
 
     def __init__(self, events: Iterable[T] = (), *, messages: Iterable[Message[T]] = ()) -> None:
@@ -36,12 +37,17 @@ class ReplayingConsumer(Consumer[T]):
         self._given: Message[T] | None = None
         self.processed: list[Message[T]] = []
         self.rejected: list[tuple[Message[T], str]] = []
+        self.put_off: list[tuple[Message[T], int]] = []
         self.commits = 0
+        self._paused: set[Partition] = set()
 
     def poll(self, timeout: float) -> Message[T] | None:  # noqa: ARG002 - nothing is waited for
         """Return the next message, or None after the last one."""
         self._take_back()
         if self._at >= len(self._messages):
+            return None
+        following = self._messages[self._at]
+        if Partition(following.topic, following.partition) in self._paused:
             return None
         self._given = self._messages[self._at]
         self._at += 1
@@ -57,6 +63,19 @@ class ReplayingConsumer(Consumer[T]):
             raise UsageError("there is no message to reject", fix="reject the one that poll gave")
         self.rejected.append((self._given, reason))
         self.skipped += 1
+        self._given = None
+
+    def pause(self, partitions: Sequence[Partition]) -> None:
+        """Return None from `poll` while the next message is of one of these partitions."""
+        self._paused |= set(partitions)
+
+    def resume(self, partitions: Sequence[Partition]) -> None:
+        """Return messages of these partitions again."""
+        self._paused -= set(partitions)
+
+    def _put_off(self, delay: int, count: int) -> None:  # noqa: ARG002
+        assert self._given is not None
+        self.put_off.append((self._given, delay))
         self._given = None
 
     def rewind(self, to: SeekTarget) -> None:

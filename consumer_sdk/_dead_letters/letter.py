@@ -17,6 +17,7 @@ import confluent_kafka
 
 Headers = list[tuple[str, bytes | None]]
 _PREFIX: Final = "headworks.dead-letter."
+_WAIT_PREFIX: Final = "headworks.retry."  # of a wait that is over
 _REDRIVES: Final = "headworks.redrives"  # how often a message was redriven
 _ORIGIN: Final = "headworks.origin"  # TOPIC/PARTITION/OFFSET of the first life
 SUFFIX: Final = ".dead-letter"  # of the name of a dead-letter topic
@@ -29,8 +30,8 @@ class DeadLetter:
     `partition` and `offset` are its place there. `topic` is the topic that it belongs to, and
     `origin_partition` and `origin_offset` its first place in that. `timestamp` is the record's, and
     `died_at` when the group gave it up, both in milliseconds since 1970 UTC. `headers` are those of
-    the message itself. `exception` names a class; letters of older versions have neither that nor
-    `died_at`.
+    the message itself. `group` is "" for a message that the broker refused. `exception` names a
+    class; such letters, and those of older versions, have neither that nor `died_at`.
     """
 
     partition: int
@@ -71,6 +72,12 @@ def origin_of(message: confluent_kafka.Message, topic: str) -> tuple[int, int]:
     return message.partition() or 0, message.offset() or 0
 
 
+def origin_header(message: confluent_kafka.Message, topic: str) -> tuple[str, bytes]:
+    """Return the header that names a message's first place in `topic`, to which it belongs."""
+    partition, offset = origin_of(message, topic)
+    return _ORIGIN, f"{topic}/{partition}/{offset}".encode()
+
+
 def letter_headers(
     message: confluent_kafka.Message,
     topic: str,
@@ -90,7 +97,8 @@ def letter_headers(
         "exception": exception,
         "at": died_at,
     }
-    own = [(name, value) for name, value in headers_of(message) if not name.startswith(_PREFIX)]
+    passing = (_PREFIX, _WAIT_PREFIX)
+    own = [(name, value) for name, value in headers_of(message) if not name.startswith(passing)]
     return own + [
         (_PREFIX + name, str(value).encode())
         for name, value in described.items()
@@ -116,7 +124,7 @@ def letter_of(message: confluent_kafka.Message) -> DeadLetter | None:
             topic=described["topic"],
             origin_partition=int(described["partition"]),
             origin_offset=int(described["offset"]),
-            group=described["group"],
+            group=described.get("group", ""),
             reason=described["reason"],
             exception=described.get("exception"),
             died_at=None if died_at is None else int(died_at),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 import confluent_kafka
@@ -168,6 +168,17 @@ class ZooKeeperStream:
         with self._handover.lock:
             if processed and partition in self._handover.reading:
                 self._handover.processed[partition] = offset
+
+    def set_paused(self, partitions: Collection[Partition], *, paused: bool) -> None:
+        """See `Membership`."""
+        ours = set(partitions) & self._assigned
+        places = [TopicPartition(*partition) for partition in ours]
+        if not paused:
+            self.client.resume(places)
+            return
+        for partition, offset in self._fetched.first_offsets(ours).items():
+            self.resume(partition, offset, processed=False)
+        self.client.pause(places)
 
     def commit(self) -> None:
         """See `Membership`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ def _reading(fetches: _Fetches) -> Any:
     membership._to_store = deque()
     membership._is_held, membership._is_left, membership.polls = False, False, 0
     consumer._membership, consumer._audit_tier, consumer._last = membership, None, None
-    consumer._decode = lambda raw: f"message {raw.number}"
+    consumer._decoders = SimpleNamespace(message=lambda raw: f"message {raw.number}")
     return consumer
 
 
@@ -82,13 +83,13 @@ def test_a_message_comes_again_whatever_its_decoding_raised() -> None:
     fetches = _Fetches()
     fetches.may.set()
     consumer = _reading(fetches)
-    decode = consumer._decode
+    decode = consumer._decoders.message
 
     def fails(_raw: Any) -> str:
         raise BufferError("the queue of dead letters is full")
 
-    consumer._decode = fails
+    consumer._decoders.message = fails
     with pytest.raises(BufferError):
         consumer.poll(0)
-    consumer._decode = decode
+    consumer._decoders.message = decode
     assert consumer.poll(0) == "message 0"

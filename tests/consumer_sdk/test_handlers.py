@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +17,9 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from consumer_sdk import Consumer, Consumers, Message, OnPoison, Retry
+from consumer_sdk import Consumer, Consumers, Message, OnPoison, Partition, Retry
 from consumer_sdk.testing import ReplayingConsumer
+from headworks._audit_counting import AUDIT_TOPIC
 from headworks._server.child_process import Service
 from headworks.errors import UsageError
 from producer_sdk import Producer
@@ -254,3 +256,136 @@ def test_wrong_registrations_are_refused(site: Site) -> None:
     app.on(site.one.Visit)(json.dumps)
     with pytest.raises(UsageError, match="Visit has a handler already"):
         app.on(site.one.Visit)(json.dumps)
+
+
+class ShopClosedError(Exception):
+    """An error that has a policy of its own."""
+
+
+def counted_at(site: Site, wanted: int) -> dict[tuple[str, str], dict[str, int]]:
+    """The counts of topics of this test in the audit, by tier and topic; waits for `wanted`."""
+    counts: dict[tuple[str, str], dict[str, int]] = {}
+    with Consumer[dict[str, Any]](
+        topics=[AUDIT_TOPIC],
+        group=f"audit-{site.topic}",
+        bootstrap=site.bootstrap,
+        registry=site.registry,
+    ) as audit:
+        while len(counts) < wanted:
+            message = until(lambda: audit.poll(1))
+            assert message is not None
+            event = message.event
+            if event["topic"].startswith(site.topic):
+                counted = counts.setdefault((event["tier"].partition(":")[0], event["topic"]), {})
+                for name, number in event["counts"].items():
+                    counted[name] = counted.get(name, 0) + number
+    return counts
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_message_is_put_off_and_the_others_do_not_wait(site: Site, is_async: bool) -> None:
+    send(site, "bad", "worse", "ada")
+    app = app_of(site, audit=True, state_dir=site.state)
+    seen: list[tuple[str, float]] = []
+
+    def handle(message: Message[Any]) -> None:
+        user = message.event.user
+        seen.append((user, time.time()))
+        attempts = [name for name, _ in seen].count(user)
+        if (user == "bad" and attempts < 3) or user == "worse":
+            raise FlakyError("no luck")
+
+    async def ahandle(message: Message[Any]) -> None:
+        handle(message)
+
+    later = Retry(attempts=1, later=(1, 2))
+    app.on(site.one.Visit, retry=later, then=OnPoison.DEAD_LETTER)(ahandle if is_async else handle)
+    run_until(app, lambda: [n for n, _ in seen].count("worse") == 3)
+    users = [user for user, _ in seen]
+    assert sorted(users[:3]) == ["ada", "bad", "worse"], "nobody waits for what is put off"
+    assert sorted(users) == ["ada", *["bad"] * 3, *["worse"] * 3]
+    for user in ("bad", "worse"):
+        first, second, third = (at for name, at in seen if name == user)
+        assert second - first >= 1
+        assert third - second >= 2
+    group = f"g-{site.topic}"
+    one, two = (f"{site.topic}.retry-{delay}s.{group}" for delay in (1, 2))
+    assert counted_at(site, 6) == {
+        ("producer", site.topic): {"attempted": 3, "delivered": 3},
+        ("consumer", site.topic): {"consumed": 1, "retried": 2},
+        ("producer", one): {"attempted": 2, "delivered": 2},
+        ("consumer", one): {"retried": 2},
+        ("producer", two): {"attempted": 2, "delivered": 2},
+        ("consumer", two): {"consumed": 1, "dead": 1},
+    }
+    with Consumer(
+        topics=[f"{site.topic}.dead-letter"],
+        **{**connection(site), "group": "letters", "on_poison": OnPoison.STOP},
+    ) as consumer:
+        letter = until(lambda: consumer.poll(1))
+    assert letter is not None
+    headers = dict(letter.headers)
+    assert headers["headworks.dead-letter.topic"] == site.topic.encode()
+    assert headers["headworks.dead-letter.exception"] == b"FlakyError"
+    assert not any(name.startswith("headworks.retry.") for name in headers)
+
+
+def run_until(app: Consumers, is_done: Callable[[], bool]) -> None:
+    """Run handlers until all was attempted, and the last message has ended."""
+
+    def watch() -> None:
+        until(is_done)
+        time.sleep(0.2)
+        app.stop()
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    app.run()
+    watching.join()
+
+
+def test_each_exception_class_has_its_policy(site: Site) -> None:
+    app, seen = app_of(site), list[str]()
+
+    @app.on(
+        site.one.Visit,
+        retry={ShopClosedError: Retry(attempts=1, later=(60,)), FlakyError: Retry(3, pause=0)},
+        then=OnPoison.SKIP,
+    )
+    def handle(message: Message[Any]) -> None:
+        seen.append(message.event.user)
+        errors = {"closed": ShopClosedError, "flaky": FlakyError, "wrong": ValueError}
+        raise errors[message.event.user]
+
+    consumer = replay(site, "closed", "flaky", "wrong")
+    app.run(consumer)
+    assert seen == ["closed", *["flaky"] * 3, "wrong"]
+    assert [(m.event.user, delay) for m, delay in consumer.put_off] == [("closed", 60)]
+    assert consumer.skipped == 2
+
+
+def test_a_paused_partition_rests_and_the_others_do_not(site: Site) -> None:
+    send(site, "ada", "bob", "cy", "di", "eve")
+    with Consumer([site.one.Visit], **{**connection(site), "group": "pausing"}) as consumer:
+        first = until(lambda: consumer.poll(1))
+        assert first is not None
+        paused = Partition(first.topic, first.partition)
+        consumer.pause([paused])
+        others = list(iter(lambda: consumer.poll(1), None))
+        assert all(m.partition != paused.partition for m in others)
+        consumer.resume([paused])
+        rest: list[Message[Any]] = []
+        while len(rest) + len(others) < 4:
+            message = until(lambda: consumer.poll(1))
+            assert message is not None
+            rest.append(message)
+    assert [m.offset for m in rest] == [*range(1, len(rest) + 1)]
+    assert {m.event.user for m in (first, *others, *rest)} == {"ada", "bob", "cy", "di", "eve"}
+
+
+def test_a_replayed_partition_can_be_paused(site: Site) -> None:
+    consumer = replay(site, "ada")
+    consumer.pause([Partition("replayed", 0), Partition(site.topic, 0)])
+    assert consumer.poll(0) is None
+    consumer.resume([Partition(site.topic, 0)])
+    assert consumer.poll(0) is not None

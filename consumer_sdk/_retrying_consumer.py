@@ -1,0 +1,93 @@
+"""A consumer that also reads its group's retry topics, and waits until each message is due.
+
+Rules: a message that is not due pauses its partition alone, and no other message waits for it. It
+is not processed meanwhile, so a member that stops leaves it to the next one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+from consumer_sdk._consumer import Consumer
+from consumer_sdk._loop import POLL_SECONDS
+from consumer_sdk._message import Message, Partition
+from consumer_sdk._options import ConsumerOptions
+from consumer_sdk._retry_later import count_of, due_of
+from headworks._kafka.retry_topics import retry_topic
+from headworks.codec import event_type
+
+
+class RetryingConsumer(Consumer[Any]):
+    """A consumer of these event classes, each with the delays of its retry topics in seconds."""
+
+    def __init__(
+        self, delays: Mapping[type, set[int]], group: str, options: ConsumerOptions
+    ) -> None:
+        topics = {event_type(cls).topic: found for cls, found in delays.items()}
+        self.retry_topics = {
+            retry_topic(topic, group, delay): topic
+            for topic, found in topics.items()
+            for delay in sorted(found)
+        }
+        super().__init__(list(delays), group=group, **options)
+
+    def _retry_sources(self, redriven: dict[str, str]) -> dict[str, str]:
+        return redriven | self.retry_topics
+
+
+class PutOff:
+    """The messages of a consumer, each when it is due."""
+
+    def __init__(self, consumer: Consumer[Any]) -> None:
+        self._consumer = consumer
+        self._sources: Mapping[str, str] = {}
+        if isinstance(consumer, RetryingConsumer):
+            self._sources = consumer.retry_topics
+        self._due: dict[Partition, float] = {}  # when a paused partition resumes, since 1970
+
+    def count(self, message: Message[Any]) -> int:
+        """Return how often a message was put off."""
+        return count_of(message, self._sources)
+
+    def messages(self) -> Iterator[Message[Any]]:
+        """Yield messages until the consumer stops."""
+        if not self._sources:
+            yield from self._consumer
+            return
+        while not self._consumer._ended:
+            self._resume_due()
+            message = self._consumer.poll(POLL_SECONDS)
+            if message is not None and self._is_due(message):
+                yield message
+
+    async def amessages(self) -> AsyncIterator[Message[Any]]:
+        """Yield messages without blocking the event loop."""
+        if not self._sources:
+            async for message in self._consumer:
+                yield message
+            return
+        while not self._consumer._ended:
+            self._resume_due()
+            found = await self._consumer.apoll(POLL_SECONDS)
+            if found is not None and self._is_due(found):
+                yield found
+
+    def _is_due(self, message: Message[Any]) -> bool:
+        """Return whether a message may be handled now; pause its partition if not."""
+        due = due_of(message, self._sources) / 1000
+        if due <= time.time():
+            return True
+        self._consumer._return_last()
+        self._due[Partition(message.topic, message.partition)] = due
+        return False
+
+    def _resume_due(self) -> None:
+        if self._due:
+            now = time.time()
+            over = [partition for partition, due in self._due.items() if due <= now]
+            for partition in over:
+                del self._due[partition]
+            if over:
+                self._consumer.resume(over)
