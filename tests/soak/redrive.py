@@ -15,6 +15,7 @@ Rules: every choice comes from the seed. The commits are read while nothing runs
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ from tests.producer_sdk.events import Site, new_site
 from tests.soak.process import PATIENCE, Child
 
 _GROUP = "billing"
+_MEMBERS = 3  # of the group
 _LONGEST_LIFE = 1.0  # seconds, of a redrive that is killed
 
 
@@ -71,9 +73,10 @@ def campaign(folder: Path, kills: int, seed: int, letters: int = 100_000) -> Rep
 
 def redrive_under_kills(site: Site, folder: Path, kills: int, seed: int, letters: int) -> Report:
     """Run the campaign on running servers."""
-    began, random, wrong = time.monotonic(), Random(seed), []
+    began, random = time.monotonic(), Random(seed)
+    wrong: list[str] = []
     _send(site, letters)
-    _handle(site, letters, reject=True)
+    wrong += _handle(site, letters, reject=True)
     source = f"{site.topic}.dead-letter"
     group = RedriveOptions(source, LetterSelection(topic=site.topic)).group
     command = ["cli", "dead-letter", "redrive", site.topic, "--yes"]
@@ -96,7 +99,7 @@ def redrive_under_kills(site: Site, folder: Path, kills: int, seed: int, letters
     dead = _letters(site, source)
     copies = Counter(_origins(site))
     wrong += _judge(dead, copies, committed)
-    _handle(site, sum(copies.values()), reject=False)
+    wrong += _handle(site, sum(copies.values()), reject=False)
     wrong += _judge_audit(site, letters + sum(copies.values()), letters)
     repeated = sum(copies.values()) - len(copies)
     seconds = time.monotonic() - began
@@ -142,23 +145,33 @@ def _send(site: Site, count: int) -> None:
         assert producer.flush(PATIENCE) == 0
 
 
-def _handle(site: Site, count: int, *, reject: bool) -> None:
-    """Give up, or handle, so many messages as a group that counts."""
-    with Consumer(
-        [site.one.Visit],
-        group=_GROUP,
-        bootstrap=site.bootstrap,
-        registry=site.registry,
-        audit=True,
-        state_dir=site.state / "billing",
-    ) as consumer:
-        end = time.monotonic() + PATIENCE
-        while count and time.monotonic() < end:
-            message = consumer.poll(1.0)
-            if message is not None:
-                count -= 1
-                if reject:
-                    consumer.reject("nobody knows this customer")
+def _handle(site: Site, count: int, *, reject: bool) -> list[str]:
+    """Give up, or handle, so many messages as a group that counts; return what is wrong."""
+    lock, left = threading.Lock(), [count, time.monotonic()]
+
+    def work() -> None:
+        with Consumer(
+            [site.one.Visit],
+            group=_GROUP,
+            bootstrap=site.bootstrap,
+            registry=site.registry,
+            audit=True,
+            state_dir=site.state / "billing",
+        ) as consumer:
+            while left[0] > 0 and time.monotonic() - left[1] < PATIENCE:
+                message = consumer.poll(1.0)
+                if message is not None:
+                    if reject:
+                        consumer.reject("nobody knows this customer")
+                    with lock:
+                        left[:] = left[0] - 1, time.monotonic()
+
+    members = [threading.Thread(target=work) for _ in range(_MEMBERS)]
+    for member in members:
+        member.start()
+    for member in members:
+        member.join()
+    return [f"{left[0]} messages did not come to the group"] if left[0] > 0 else []
 
 
 def _wait_for_progress(redrive: Child, commits: Commits, random: Random) -> None:
