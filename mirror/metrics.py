@@ -34,11 +34,19 @@ class _MirrorCollector:
 
     def collect(self) -> Iterator[Metric]:
         for attribute, name, text in (
-            ("messages", "mirror_messages", "Messages that the target has acknowledged."),
-            ("bytes", "mirror_bytes", "Bytes of their values."),
-            ("too_large", "mirror_too_large", "Messages left out: too large for the target."),
-            ("lost", "mirror_lost", "Messages that the source no longer had."),
-            ("damaged", "mirror_damaged", "Offsets of damaged batches that were skipped."),
+            ("messages", "headworks_mirror_messages", "Messages that the target has acknowledged."),
+            ("bytes", "headworks_mirror_bytes", "Bytes of their values."),
+            (
+                "too_large",
+                "headworks_mirror_too_large",
+                "Messages left out: too large for the target.",
+            ),
+            ("lost", "headworks_mirror_lost", "Messages that the source no longer had."),
+            (
+                "damaged",
+                "headworks_mirror_damaged",
+                "Offsets of damaged batches that were skipped.",
+            ),
         ):
             family = CounterMetricFamily(name, text, labels=_TOPIC)
             for source in self._sources:
@@ -49,9 +57,11 @@ class _MirrorCollector:
         yield from self._health()
 
     def _lags(self) -> Iterator[Metric]:
-        messages = GaugeMetricFamily("mirror_lag_messages", "Not mirrored yet.", labels=_TOPIC)
+        messages = GaugeMetricFamily(
+            "headworks_mirror_lag_messages", "Not mirrored yet.", labels=_TOPIC
+        )
         seconds = GaugeMetricFamily(
-            "mirror_lag_seconds",
+            "headworks_mirror_lag_seconds",
             "Age of the last mirrored message, by its timestamp, while any is left; else 0.",
             labels=_TOPIC,
         )
@@ -64,15 +74,21 @@ class _MirrorCollector:
 
     def _health(self) -> Iterator[Metric]:
         labels = ["source"]
-        sessions = CounterMetricFamily("mirror_sessions", "Sessions begun.", labels=labels)
+        sessions = CounterMetricFamily(
+            "headworks_mirror_sessions", "Sessions begun.", labels=labels
+        )
         refused = GaugeMetricFamily(
-            "mirror_refused_topics", "Topics that the target does not take.", labels=labels
+            "headworks_mirror_refused_topics",
+            "Topics that the target does not take.",
+            labels=labels,
         )
         since = GaugeMetricFamily(
-            "mirror_checkpoint_age_seconds", "Since the last checkpoint.", labels=labels
+            "headworks_mirror_checkpoint_age_seconds", "Since the last checkpoint.", labels=labels
         )
         errors: Any = CounterMetricFamily(
-            "mirror_errors", "Errors of clients and registries.", labels=["source", "kind"]
+            "headworks_mirror_errors",
+            "Errors of clients and registries.",
+            labels=["source", "kind"],
         )
         for source in self._sources:
             sessions.add_metric([source.source], source.sessions)

@@ -84,24 +84,30 @@ class _Collector:
 
     def _requests(self) -> Iterator[Metric]:
         counters = self._node.counters
-        requests = CounterMetricFamily("broker_requests", "Requests by API.", labels=["api"])
+        requests = CounterMetricFamily(
+            "headworks_broker_requests", "Requests by API.", labels=["api"]
+        )
         for key, count in tuple(counters.requests.items()):
             requests.add_metric([APIS[key].name], count)
         yield requests
         seconds = HistogramMetricFamily(
-            "broker_request_seconds",
+            "headworks_broker_request_seconds",
             "From request to answer, time to wait for data or members included.",
             labels=["api"],
         )
         for key, histogram in tuple(counters.seconds.items()):
             _add(seconds, [APIS[key].name], histogram)
         yield seconds
-        errors = CounterMetricFamily("broker_errors", "Errors answered.", labels=["api", "error"])
+        errors = CounterMetricFamily(
+            "headworks_broker_errors", "Errors answered.", labels=["api", "error"]
+        )
         for (key, code), count in tuple(counters.errors.items()):
             name = ErrorCode(code).name if code in set(ErrorCode) else str(code)
             errors.add_metric([APIS[key].name, name.lower()], count)
         yield errors
-        denied = CounterMetricFamily("broker_denied", "Refused by the grants.", labels=["api"])
+        denied = CounterMetricFamily(
+            "headworks_broker_denied", "Refused by the grants.", labels=["api"]
+        )
         for key, count in tuple(counters.denied.items()):
             denied.add_metric([APIS[key].name], count)
         yield denied
@@ -109,24 +115,38 @@ class _Collector:
     def _connections(self) -> Iterator[Metric]:
         counters = self._node.counters
         for name, value, text in (
-            ("broker_received_bytes", counters.received_bytes, "Bytes received from clients."),
-            ("broker_sent_bytes", counters.sent_bytes, "Bytes sent to clients."),
-            ("broker_connections_accepted", counters.accepted, "Connections accepted."),
-            ("broker_connections_refused", counters.refused, "Connections over the limit."),
+            (
+                "headworks_broker_received_bytes",
+                counters.received_bytes,
+                "Bytes received from clients.",
+            ),
+            ("headworks_broker_sent_bytes", counters.sent_bytes, "Bytes sent to clients."),
+            ("headworks_broker_connections_accepted", counters.accepted, "Connections accepted."),
+            (
+                "headworks_broker_connections_refused",
+                counters.refused,
+                "Connections over the limit.",
+            ),
         ):
             yield CounterMetricFamily(name, text, value=value)
         failed = CounterMetricFamily(
-            "broker_connections_failed", "Connections closed for a reason.", labels=["reason"]
+            "headworks_broker_connections_failed",
+            "Connections closed for a reason.",
+            labels=["reason"],
         )
         for kind, count in tuple(counters.failed.items()):
             failed.add_metric([kind], count)
         yield failed
-        logins = CounterMetricFamily("broker_logins", "Logins.", labels=["mechanism", "outcome"])
+        logins = CounterMetricFamily(
+            "headworks_broker_logins", "Logins.", labels=["mechanism", "outcome"]
+        )
         for labels, count in tuple(counters.logins.items()):
             logins.add_metric(labels, count)
         yield logins
         principals = Counter(c.client.principal.name for c in self._observed.connections())
-        found = GaugeMetricFamily("broker_connections", "Open connections.", labels=["principal"])
+        found = GaugeMetricFamily(
+            "headworks_broker_connections", "Open connections.", labels=["principal"]
+        )
         for name, count in _bounded(principals, _MAX_PRINCIPALS).items():
             found.add_metric([name], count)
         yield found
@@ -135,38 +155,68 @@ class _Collector:
         memory = self._observed.memory
         held = sum(connection.unsent for connection in self._observed.connections())
         for name, value, text in (
-            ("broker_request_memory_bytes", memory.size - memory.available, "Taken by requests."),
-            ("broker_request_memory_limit_bytes", memory.size, "What requests may take."),
-            ("broker_held_reply_bytes", held, "ReplyCache that clients have not read."),
+            (
+                "headworks_broker_request_memory_bytes",
+                memory.size - memory.available,
+                "Taken by requests.",
+            ),
+            ("headworks_broker_request_memory_limit_bytes", memory.size, "What requests may take."),
+            ("headworks_broker_held_reply_bytes", held, "ReplyCache that clients have not read."),
         ):
             yield GaugeMetricFamily(name, text, value=value)
-        flushes = HistogramMetricFamily("broker_flush_seconds", "Putting a partition on disk.")
+        flushes = HistogramMetricFamily(
+            "headworks_broker_flush_seconds", "Putting a partition on disk."
+        )
         _add(flushes, [], self._node.counters.flushes)
         yield flushes
         cut = self._node.hosted.cut_bytes
-        yield CounterMetricFamily("broker_recovery_cut_bytes", "Bytes cut at start.", value=cut)
+        yield CounterMetricFamily(
+            "headworks_broker_recovery_cut_bytes", "Bytes cut at start.", value=cut
+        )
         compaction = self._node.hosted.compactor.counters
         scrubber = self._node.hosted.scrubber
         for name, amount, text in (
-            ("broker_scrub_passes", scrubber.passes, "Passes over all sealed segments."),
-            ("broker_scrubbed_bytes", scrubber.read_bytes, "Bytes that the scrubber has read."),
-            ("broker_compactions", compaction.runs, "Compactions of a partition."),
-            ("broker_compactions_failed", compaction.failures, "Compactions that failed."),
-            ("broker_compaction_seconds", compaction.seconds, "Time spent compacting."),
-            ("broker_compaction_read_bytes", compaction.read_bytes, "Bytes of what was compacted."),
-            ("broker_compaction_freed_bytes", compaction.freed_bytes, "Bytes that it removed."),
+            ("headworks_broker_scrub_passes", scrubber.passes, "Passes over all sealed segments."),
+            (
+                "headworks_broker_scrubbed_bytes",
+                scrubber.read_bytes,
+                "Bytes that the scrubber has read.",
+            ),
+            ("headworks_broker_compactions", compaction.runs, "Compactions of a partition."),
+            (
+                "headworks_broker_compactions_failed",
+                compaction.failures,
+                "Compactions that failed.",
+            ),
+            ("headworks_broker_compaction_seconds", compaction.seconds, "Time spent compacting."),
+            (
+                "headworks_broker_compaction_read_bytes",
+                compaction.read_bytes,
+                "Bytes of what was compacted.",
+            ),
+            (
+                "headworks_broker_compaction_freed_bytes",
+                compaction.freed_bytes,
+                "Bytes that it removed.",
+            ),
         ):
             yield CounterMetricFamily(name, text, value=amount)
 
     def _topics(self) -> Iterator[Metric]:
         counters = self._node.counters
-        taken = CounterMetricFamily("broker_topic_received_bytes", "Produced.", labels=_TOPIC)
-        given = CounterMetricFamily("broker_topic_sent_bytes", "Fetched.", labels=_TOPIC)
-        messages = CounterMetricFamily(
-            "broker_topic_messages", "Messages ever written.", labels=_TOPIC
+        taken = CounterMetricFamily(
+            "headworks_broker_topic_received_bytes", "Produced.", labels=_TOPIC
         )
-        dead = CounterMetricFamily("broker_topic_dead_letters", "Refused records.", labels=_TOPIC)
-        segments = GaugeMetricFamily("broker_topic_segments", "Segment files.", labels=_TOPIC)
+        given = CounterMetricFamily("headworks_broker_topic_sent_bytes", "Fetched.", labels=_TOPIC)
+        messages = CounterMetricFamily(
+            "headworks_broker_topic_messages", "Messages ever written.", labels=_TOPIC
+        )
+        dead = CounterMetricFamily(
+            "headworks_broker_topic_dead_letters", "Refused records.", labels=_TOPIC
+        )
+        segments = GaugeMetricFamily(
+            "headworks_broker_topic_segments", "Segment files.", labels=_TOPIC
+        )
         for topic in self._served():
             logs = [partition.log for partition in tuple(topic.partitions.values())]
             taken.add_metric([topic.name], sum(log.appended_bytes for log in logs))
@@ -176,17 +226,29 @@ class _Collector:
             segments.add_metric([topic.name], sum(len(log.segments) for log in logs))
         yield from (taken, given, messages, dead, segments)
         topics = len(self._node.hosted.topics)
-        yield GaugeMetricFamily("broker_topics", "Topics.", value=topics)
+        yield GaugeMetricFamily("headworks_broker_topics", "Topics.", value=topics)
         producers = self._node.hosted.producers.count
-        yield GaugeMetricFamily("broker_producers", "Producers remembered.", value=producers)
+        yield GaugeMetricFamily(
+            "headworks_broker_producers", "Producers remembered.", value=producers
+        )
 
     def _partitions(self) -> Iterator[Metric]:
-        end = GaugeMetricFamily("broker_log_end", "Next offset to write.", labels=_PARTITION)
-        seen = GaugeMetricFamily("broker_log_visible", "Next offset to show.", labels=_PARTITION)
-        start = GaugeMetricFamily("broker_log_start", "First offset kept.", labels=_PARTITION)
-        size = GaugeMetricFamily("broker_log_bytes", "Bytes on disk.", labels=_PARTITION)
-        damage = GaugeMetricFamily("broker_log_damage", "Damaged places.", labels=_PARTITION)
-        served = GaugeMetricFamily("broker_log_writable", "1 if it is.", labels=_PARTITION)
+        end = GaugeMetricFamily(
+            "headworks_broker_log_end", "Next offset to write.", labels=_PARTITION
+        )
+        seen = GaugeMetricFamily(
+            "headworks_broker_log_visible", "Next offset to show.", labels=_PARTITION
+        )
+        start = GaugeMetricFamily(
+            "headworks_broker_log_start", "First offset kept.", labels=_PARTITION
+        )
+        size = GaugeMetricFamily("headworks_broker_log_bytes", "Bytes on disk.", labels=_PARTITION)
+        damage = GaugeMetricFamily(
+            "headworks_broker_log_damage", "Damaged places.", labels=_PARTITION
+        )
+        served = GaugeMetricFamily(
+            "headworks_broker_log_writable", "1 if it is.", labels=_PARTITION
+        )
         for topic in self._served():
             for partition in tuple(topic.partitions.values()):
                 labels, log = [topic.name, str(partition.index)], partition.log
@@ -203,10 +265,16 @@ class _Collector:
     def _groups(self) -> Iterator[Metric]:
         groups = tuple(self._node.groups.groups.values())
         members = sum(len(group.members) for group in groups)
-        yield GaugeMetricFamily("broker_groups", "Groups with members.", value=len(groups))
-        yield GaugeMetricFamily("broker_group_members", "Members of groups.", value=members)
+        yield GaugeMetricFamily(
+            "headworks_broker_groups", "Groups with members.", value=len(groups)
+        )
+        yield GaugeMetricFamily(
+            "headworks_broker_group_members", "Members of groups.", value=members
+        )
         lag = GaugeMetricFamily(
-            "broker_group_lag", "Messages not yet committed by a group.", labels=["group", "topic"]
+            "headworks_broker_group_lag",
+            "Messages not yet committed by a group.",
+            labels=["group", "topic"],
         )
         asked = asyncio.run_coroutine_threadsafe(self._lags(), self._loop)
         try:

@@ -290,7 +290,7 @@ def test_metrics_have_the_series_that_the_alert_rules_query(store: AuditStore, r
     assert 'headworks_audit_worst_topic_lost_messages{tier="hadoop",topic="t"} 2.0' in text
     import yaml
 
-    rules = yaml.safe_load((root / "docs" / "examples" / "audit-alerts.yml").read_text())
+    rules = yaml.safe_load((root / "deploy" / "alerts" / "audit.yml").read_text())
     names = {line.split("{")[0].split(" ")[0] for line in text.splitlines() if line[0] != "#"}
     for rule in rules["groups"][0]["rules"]:
         asked = {word for word in names if word in rule["expr"]}

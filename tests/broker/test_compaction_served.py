@@ -148,10 +148,10 @@ def test_a_consumer_reads_on_while_it_is_compacted_and_metrics_tell(tmp_path: Pa
             assert value is not None
             return float(value.group(1))
 
-        eventually(lambda: metric("broker_compaction_freed_bytes_total") > 100_000)
-        assert metric("broker_compactions_total") > 0
-        assert metric("broker_compactions_failed_total") == 0
-        assert metric("broker_compaction_seconds_total") > 0
+        eventually(lambda: metric("headworks_broker_compaction_freed_bytes_total") > 100_000)
+        assert metric("headworks_broker_compactions_total") > 0
+        assert metric("headworks_broker_compactions_failed_total") == 0
+        assert metric("headworks_broker_compaction_seconds_total") > 0
 
 
 def note(errors: list[Any], error: object, _: object) -> None:

@@ -160,7 +160,7 @@ def test_a_torn_tail_is_cut_and_said_and_counted(tmp_path: Path) -> None:
         page = re.search(r"http://127.0.0.1:\d+/metrics", log)
         assert page is not None
         text = urllib3.request("GET", page.group(0)).data.decode()
-        assert f"broker_recovery_cut_bytes_total {float(len(batch(2)) - 3)}" in text
+        assert f"headworks_broker_recovery_cut_bytes_total {float(len(batch(2)) - 3)}" in text
     assert path.read_bytes() == whole
 
 
@@ -548,9 +548,9 @@ def test_metrics(tmp_path: Path) -> None:
             *("broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "b")),
             *("--metrics", f"127.0.0.1:{found.group(1)}"),
         )
-    assert 'broker_log_visible{partition="0",topic="counted"} 7.0' in text
-    assert 'broker_requests_total{api="produce"}' in text
-    assert 'broker_log_writable{partition="0",topic="counted"} 1.0' in text
+    assert 'headworks_broker_log_visible{partition="0",topic="counted"} 7.0' in text
+    assert 'headworks_broker_requests_total{api="produce"}' in text
+    assert 'headworks_broker_log_writable{partition="0",topic="counted"} 1.0' in text
     assert taken.returncode == 2
     assert "cannot serve metrics" in taken.stderr
 
@@ -560,7 +560,7 @@ def _producers(process: child_process.Service) -> float:
     found = re.search(r"http://127.0.0.1:\d+/metrics", process.words())
     assert found is not None
     text = urllib3.request("GET", found.group(0)).data.decode()
-    return float(re.findall(r"^broker_producers (.*)$", text, re.MULTILINE)[0])
+    return float(re.findall(r"^headworks_broker_producers (.*)$", text, re.MULTILINE)[0])
 
 
 def test_producers_are_counted_bounded_and_forgotten(tmp_path: Path) -> None:

@@ -42,7 +42,9 @@ def writable(broker: Broker, topic: str) -> float:
     """What the metrics say of its partition 0."""
     url = re.findall(r"http://127.0.0.1:\d+/metrics", broker.words())[-1]
     text = urllib3.request("GET", url).data.decode()
-    [value] = re.findall(rf'broker_log_writable{{partition="0",topic="{topic}"}} (.*)', text)
+    [value] = re.findall(
+        rf'headworks_broker_log_writable{{partition="0",topic="{topic}"}} (.*)', text
+    )
     return float(value)
 
 
@@ -147,7 +149,7 @@ def refused_batches(broker: Broker) -> int:
     """How many storage errors producers got, by the metrics: the log has one line a minute."""
     url = re.findall(r"http://127.0.0.1:\d+/metrics", broker.words())[-1]
     text = urllib3.request("GET", url).data.decode()
-    error = r'broker_errors_total{api="produce",error="kafka_storage_error"} (.*)'
+    error = r'headworks_broker_errors_total{api="produce",error="kafka_storage_error"} (.*)'
     return sum(int(float(value)) for value in re.findall(error, text))
 
 

@@ -159,24 +159,33 @@ def test_what_an_operator_counts(tmp_path: Path) -> None:
             wire.ask(ApiKey.OFFSET_COMMIT, 7, **ASKED[8]("counted", "readers")[1])
             wire.ask(ApiKey.HEARTBEAT, 2, **ASKED[12]("counted", "nobody")[1])
             text = page(process).data.decode()
-    assert sample(text, "broker_topic_received_bytes_total", topic="counted") == 5 * len(data)
-    assert sample(text, "broker_topic_sent_bytes_total", topic="counted") == 5 * len(data)
-    assert sample(text, "broker_topic_messages_total", topic="counted") == 50
-    assert sample(text, "broker_topic_segments", topic="counted") == 1
-    assert sample(text, "broker_log_bytes", topic="counted", partition="0") == 5 * len(data)
-    assert sample(text, "broker_group_lag", group="readers", topic="counted") == 50
-    assert sample(text, "broker_requests_total", api="produce") == 6
-    assert sample(text, "broker_errors_total", api="produce", error="corrupt_message") == 1
-    assert sample(text, "broker_errors_total", api="heartbeat", error="unknown_member_id") == 1
-    assert sample(text, "broker_request_seconds_count", api="produce") == 6
-    assert sample(text, "broker_request_seconds_bucket", api="produce", le="+Inf") == 6
-    assert sample(text, "broker_request_seconds_count", api="fetch") == 1
-    assert sample(text, "broker_flush_seconds_count") >= 1
-    assert sample(text, "broker_sent_bytes_total") > 5 * len(data)
-    assert sample(text, "broker_received_bytes_total") > 6 * len(data)
-    assert sample(text, "broker_connections", principal="anonymous") == 1
-    assert sample(text, "broker_recovery_cut_bytes_total") == 0
-    assert sample(text, "broker_request_memory_limit_bytes") == 512 << 20
+    assert sample(text, "headworks_broker_topic_received_bytes_total", topic="counted") == 5 * len(
+        data
+    )
+    assert sample(text, "headworks_broker_topic_sent_bytes_total", topic="counted") == 5 * len(data)
+    assert sample(text, "headworks_broker_topic_messages_total", topic="counted") == 50
+    assert sample(text, "headworks_broker_topic_segments", topic="counted") == 1
+    assert sample(text, "headworks_broker_log_bytes", topic="counted", partition="0") == 5 * len(
+        data
+    )
+    assert sample(text, "headworks_broker_group_lag", group="readers", topic="counted") == 50
+    assert sample(text, "headworks_broker_requests_total", api="produce") == 6
+    assert (
+        sample(text, "headworks_broker_errors_total", api="produce", error="corrupt_message") == 1
+    )
+    assert (
+        sample(text, "headworks_broker_errors_total", api="heartbeat", error="unknown_member_id")
+        == 1
+    )
+    assert sample(text, "headworks_broker_request_seconds_count", api="produce") == 6
+    assert sample(text, "headworks_broker_request_seconds_bucket", api="produce", le="+Inf") == 6
+    assert sample(text, "headworks_broker_request_seconds_count", api="fetch") == 1
+    assert sample(text, "headworks_broker_flush_seconds_count") >= 1
+    assert sample(text, "headworks_broker_sent_bytes_total") > 5 * len(data)
+    assert sample(text, "headworks_broker_received_bytes_total") > 6 * len(data)
+    assert sample(text, "headworks_broker_connections", principal="anonymous") == 1
+    assert sample(text, "headworks_broker_recovery_cut_bytes_total") == 0
+    assert sample(text, "headworks_broker_request_memory_limit_bytes") == 512 << 20
     assert sample(text, "process_resident_memory_bytes") > 1 << 20
     names = set(re.findall(r"^# TYPE (broker_\w+?)(?:_total)? ", text, re.MULTILINE))
     documented = (ROOT / "docs" / "broker.md").read_text(encoding="utf-8")

@@ -6,7 +6,6 @@ tool.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import subprocess
@@ -168,20 +167,9 @@ def test_prometheus_reads_every_metrics_page_and_no_other() -> None:
         pages = {words[words.index("--metrics") + 1] for words in commands if "--metrics" in words}
         assert scraped == pages | {"127.0.0.1:8081"}
     mounts = " ".join(COMPOSE["services"]["prometheus"]["volumes"])
-    assert all(f"/etc/prometheus/{name}:" in mounts for name in PROMETHEUS["rule_files"])
-
-
-def test_every_metric_of_the_dashboard_is_documented(root: Path) -> None:
-    (board,) = (DEPLOY / "grafana" / "dashboards").glob("*.json")
-    panels = json.loads(board.read_text(encoding="utf-8"))["panels"]
-    documents = [*(root / "docs").glob("*.md"), *(root / "docs" / "examples").glob("*.yml")]
-    text = "\n".join(path.read_text(encoding="utf-8") for path in documents)
-    for panel in panels:
-        for target in panel["targets"]:
-            names = re.findall(r"\b((?:broker|headworks)_\w+)", target["expr"])
-            assert names, panel["title"]
-            for name in names:
-                assert re.search(rf"\b{name.removesuffix('_total')}(_total)?\b", text), name
+    (pattern,) = PROMETHEUS["rule_files"]
+    assert list(DEPLOY.glob(pattern))
+    assert f"/etc/prometheus/{Path(pattern).parent}:" in mounts
 
 
 def test_grafana_finds_the_dashboard_and_prometheus() -> None:

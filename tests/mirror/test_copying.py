@@ -68,9 +68,15 @@ def test_messages_arrive_as_they_were(clusters: Clusters, mirror: Mirror, prefix
     assert copied(target, prefix + "new", 3, 1)[0].value() == b"grown"
 
     labels = f'{{source="{source}",topic="{topic}"}}'
-    wait_for(lambda: f"mirror_messages_total{labels} 3000.0" in page(running), "the counts")
-    wait_for(lambda: f"mirror_lag_messages{labels} 0.0" in page(running), "the end of the lag")
-    wait_for(lambda: f"mirror_lag_seconds{labels} 0.0" in page(running), "the end of the lag")
+    wait_for(
+        lambda: f"headworks_mirror_messages_total{labels} 3000.0" in page(running), "the counts"
+    )
+    wait_for(
+        lambda: f"headworks_mirror_lag_messages{labels} 0.0" in page(running), "the end of the lag"
+    )
+    wait_for(
+        lambda: f"headworks_mirror_lag_seconds{labels} 0.0" in page(running), "the end of the lag"
+    )
     assert running.stop() == 0
 
 

@@ -58,7 +58,7 @@ def test_a_message_that_is_too_large_stops_it_by_name_or_is_left_out(
     kept = [m.value() for m in read_all(target, topic, 0)]
     expected = [m.value for m in messages if len(m.value or b"") < 5000]
     assert list(dict.fromkeys(kept)) == expected
-    count = f'mirror_too_large_total{{source="{source}",topic="{topic}"}} 2.0'
+    count = f'headworks_mirror_too_large_total{{source="{source}",topic="{topic}"}} 2.0'
     wait_for(lambda: count in page(running), "the count")
     produce(source, topic, [Sent(0, None, b"after")])
     wait_for(lambda: read_all(target, topic, 0)[-1].value() == b"after", "what came after")
@@ -107,7 +107,7 @@ def test_a_damaged_batch_is_never_copied(
     running = mirror(*given(clusters, topic), "--skip-damaged", metrics="127.0.0.1:0")
     kept = values[:20] + values[30:]
     assert [m.value() for m in copied(target, topic, 0, 30)] == kept
-    count = f'mirror_damaged_total{{source="{source}",topic="{topic}"}} 10.0'
+    count = f'headworks_mirror_damaged_total{{source="{source}",topic="{topic}"}} 10.0'
     wait_for(lambda: count in page(running), "the count")
     wait_for(
         lambda: committed(source, f"headworks-mirror-{topic}", topic, 1) == {0: 40}, "the commit"
