@@ -8,7 +8,7 @@ Public: this module and `testing`. Behind it:
   balances. `_background_poll`, `_application_thread`: polling while the application is busy.
 - `_fetch_buffer`: messages that were fetched. `_error_events`: events in the place of messages.
 - `_handlers`: functions that handle events, and their retries. `_retrying_consumer` and
-  `_retry_later`: messages that are put off in retry topics.
+  `_retry_later`: messages that are put off in retry topics. `_tracing`: spans around handlers.
 - `_arguments`: the checks of its arguments.
 - `_group_config`: the settings of a member. `_zookeeper_group`: groups without a coordinator.
 - `_topic_decoders`, `_decode`, `_generated_decoder`, `_conversions`, `_default_values`: message

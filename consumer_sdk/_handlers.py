@@ -28,6 +28,7 @@ from consumer_sdk._message import Message
 from consumer_sdk._options import ConsumerOptions
 from consumer_sdk._poison import OnPoison
 from consumer_sdk._retrying_consumer import PutOff, RetryingConsumer
+from consumer_sdk._tracing import traced
 from headworks._choice import choice
 from headworks.codec import event_type
 from headworks.errors import UsageError
@@ -132,7 +133,7 @@ class Consumers:
                 raise UsageError(
                     f"{cls.__name__} has a handler already", fix="register one for each class"
                 )
-            self._handlers[cls] = _Handler(function, retries, policy)
+            self._handlers[cls] = _Handler(traced(function), retries, policy)
             return function
 
         return register

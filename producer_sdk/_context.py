@@ -1,4 +1,4 @@
-"""The headers that every event carries: those of the program, of the request, and of the trace.
+"""The arguments of a producer, checked, and the headers of the program, the request, and the trace.
 
 Rules: a header given to `send` wins over one of the request, which wins over one of the program.
 W3C's `traceparent` is added only if OpenTelemetry is installed and a span is active.
@@ -67,6 +67,20 @@ def key_of(given: object) -> bytes:
     if not isinstance(given, bytes):
         raise UsageError(f"key is a {type(given).__name__}", fix="give bytes or text")
     return given
+
+
+def check_limits(least: int, **given: float) -> None:
+    """Raise UsageError for an argument that is less than `least`."""
+    for name, value in given.items():
+        if not value >= least:
+            raise UsageError(f"{name} is {value!r}", fix=f"give a number of at least {least}")
+
+
+def check_partition(partition: int) -> int:
+    """Return a partition; UsageError unless it is a whole number of at least 0."""
+    if partition.__class__ is not int or partition < 0:
+        raise UsageError(f"partition is {partition!r}", fix="give a number of at least 0")
+    return partition
 
 
 def headers_of(

@@ -30,7 +30,15 @@ from headworks.codec import Event, EventType, event_type
 from headworks.codec._encoders import EncodedMessage
 from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client._schema_ids import EventSchemaIds
-from producer_sdk._context import Headers, check_headers, headers_of, key_of, tracing
+from producer_sdk._context import (
+    Headers,
+    check_headers,
+    check_limits,
+    check_partition,
+    headers_of,
+    key_of,
+    tracing,
+)
 from producer_sdk._interceptors import Delivery, Interceptor, Interceptors
 from producer_sdk._outgoing_message import OutgoingMessage
 from producer_sdk._process_end import close_with_worker, open_producers
@@ -106,8 +114,8 @@ class Producer:
         clock: Callable[[], float] = time.time,
     ) -> None:
         when_full = choice(WhenFull, when_full, "when_full")
-        _check_limits(0, block_ms=block_ms, close_timeout=close_timeout)
-        _check_limits(1, queue_messages=queue_messages, queue_bytes=queue_bytes)
+        check_limits(0, block_ms=block_ms, close_timeout=close_timeout)
+        check_limits(1, queue_messages=queue_messages, queue_bytes=queue_bytes)
         check_headers(headers)
         folder, self._clock = Path(state_dir or _default_state_dir()), clock
         self._brokers = BootstrapServers(bootstrap, zookeeper)
@@ -142,17 +150,28 @@ class Producer:
         open_producers.add(self)
 
     def send(
-        self, event: Event, *, key: bytes | None = None, headers: Headers | None = None
+        self,
+        event: Event,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
     ) -> bool:
         """Queue an event; return False if it was dropped, and counted as dropped.
 
-        `key` overrides the key that the schema names. Raises EncodeError if the event does not fit
-        its schema, and UsageError if the schema is not registered or the producer is closed.
+        `key` overrides the key that the schema names, and `partition` the one that follows from it;
+        such a message is never spilled. Raises EncodeError if the event does not fit its schema,
+        and UsageError if that is not registered or the producer is closed.
         """
-        return self._enqueue(event, key, headers, None, self._wait_ms)
+        return self._enqueue(event, key, headers, None, self._wait_ms, partition)
 
     async def asend(
-        self, event: Event, *, key: bytes | None = None, headers: Headers | None = None
+        self,
+        event: Event,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
     ) -> bool:
         """Do what `send` does, but let the event loop run while the queue is full."""
         if event.__class__ not in self._prepared:
@@ -160,7 +179,7 @@ class Producer:
         deadline = time.monotonic() + self._wait_ms / 1000
         while len(self._start().client) >= self._queue_messages and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
-        return self._enqueue(event, key, headers, None, 0)
+        return self._enqueue(event, key, headers, None, 0, partition)
 
     def send_and_wait(
         self,
@@ -169,6 +188,7 @@ class Producer:
         *,
         key: bytes | None = None,
         headers: Headers | None = None,
+        partition: int | None = None,
     ) -> tuple[int, int]:
         """Send an event and wait for the acknowledgement; return its (partition, offset).
 
@@ -182,7 +202,7 @@ class Producer:
             outcome.append((error, message))
             done.set()
 
-        if not self._enqueue(event, key, headers, report, self._wait_ms):
+        if not self._enqueue(event, key, headers, report, self._wait_ms, partition):
             raise DeliveryError("the event was dropped: the queue is full", fix="try again later")
         if not done.wait(timeout):
             raise DeliveryError(f"the broker did not acknowledge the event within {timeout} s")
@@ -198,9 +218,11 @@ class Producer:
         *,
         key: bytes | None = None,
         headers: Headers | None = None,
+        partition: int | None = None,
     ) -> tuple[int, int]:
         """Do what `send_and_wait` does, but let the event loop run meanwhile."""
-        return await asyncio.to_thread(self.send_and_wait, event, timeout, key=key, headers=headers)
+        given: dict[str, Any] = {"key": key, "headers": headers, "partition": partition}
+        return await asyncio.to_thread(self.send_and_wait, event, timeout, **given)
 
     def delete(self, cls: type[Event], key: bytes | str, *, headers: Headers | None = None) -> bool:
         """Queue a tombstone: a message of `cls`'s topic with this key and no value.
@@ -273,6 +295,7 @@ class Producer:
         headers: Headers | None,
         on_delivery: OnDelivery | None,
         wait_ms: int,
+        partition: int | None,
     ) -> bool:
         """Encode, count, and queue an event.
 
@@ -292,16 +315,19 @@ class Producer:
             key = key_of(key)
         if headers is not None:
             check_headers(headers)
+        if partition is not None:
+            check_partition(partition)
         transport = self._transport or self._start()
         carried = headers_of(self._headers, self._trace, headers)
         if hooks is None:
-            if on_delivery is None:
+            if on_delivery is None and partition is None:
                 return transport.enqueue(topic, value, key, timestamp, carried, wait_ms)
-            outgoing = OutgoingMessage(topic, value, key, timestamp, carried)
+            outgoing = OutgoingMessage(topic, value, key, timestamp, carried, partition)
             return transport.enqueue_reported(outgoing, on_delivery, wait_ms, spillable=False)
-        outgoing = OutgoingMessage(topic, value, key, timestamp, carried)
+        outgoing = OutgoingMessage(topic, value, key, timestamp, carried, partition)
         callback = _delivery_callback(hooks, event, topic, on_delivery)
-        spillable = on_delivery is None  # a message that somebody waits for is never spilled
+        # A message that somebody waits for, or of a given partition, is never spilled.
+        spillable = on_delivery is None and partition is None
         taken = transport.enqueue_reported(outgoing, callback, wait_ms, spillable=spillable)
         hooks.after_enqueue(event, taken=taken)
         return taken
@@ -328,12 +354,6 @@ class Producer:
         """Leave the transport to the parent, in a forked child."""
         self._lock = threading.Lock()
         self._transport = None
-
-
-def _check_limits(least: int, **given: float) -> None:
-    for name, value in given.items():
-        if not value >= least:
-            raise UsageError(f"{name} is {value!r}", fix=f"give a number of at least {least}")
 
 
 def _client_properties(

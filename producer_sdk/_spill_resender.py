@@ -97,7 +97,7 @@ class SpillResender:
             spill.close()
 
     def _produce(self, message: OutgoingMessage, counts: WindowCounts) -> None:
-        topic, value, key, timestamp, headers = message
+        topic, value, key, timestamp, headers, _ = message
         self._client.produce(
             topic,
             value,

@@ -140,9 +140,9 @@ class Transport:
     ) -> bool:
         """Queue a message; return False if it was dropped, and counted as dropped.
 
-        The parameters are the fields of an OutgoingMessage, and the milliseconds to wait for room
-        in the queue. Nearly every message takes this path, so it only counts the message and calls
-        librdkafka, with positional arguments: names would double the cost of that call.
+        The parameters are the first fields of an OutgoingMessage, and the milliseconds to wait for
+        room in the queue. Nearly every message takes this path, so it only counts the message and
+        calls librdkafka, with positional arguments: names would double the cost of that call.
         """
         counts = self._latest.get(topic)
         if counts is None or not counts.attempt(timestamp, len(value)):
@@ -199,12 +199,14 @@ class Transport:
         spill: Spill | None,
     ) -> bool:
         """Queue a message whose attempt is counted: wait for room, spill it, or drop it."""
-        topic, value, key, timestamp, headers = message
+        topic, value, key, timestamp, headers, place = message
         carried: dict[str, str | bytes | None] | None = None if headers is None else {**headers}
         deadline = time.monotonic() + wait_ms / 1000
         while True:
             try:
-                partition = ANY if key is not None else self._partitioner.partition(topic)
+                partition = place if place is not None else ANY
+                if place is None and key is None:
+                    partition = self._partitioner.partition(topic)
                 self.client.produce(topic, value, key, partition, report, None, timestamp, carried)
             except BufferError:
                 if spill is not None:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from headworks.codec import Event, event_type
 from headworks.errors import UsageError
-from producer_sdk._context import check_headers, key_of
+from producer_sdk._context import check_headers, check_partition, key_of
 from producer_sdk._producer import Producer
 from producer_sdk._totals import NO_EVENTS, ProducerTotals
 
@@ -33,6 +33,7 @@ class Sent:
     timestamp: int
     headers: Headers
     value: bytes
+    partition: int | None = None  # the one that was given
 
 
 class RecordingProducer(Producer):
@@ -68,11 +69,18 @@ class RecordingProducer(Producer):
         return found
 
     def send(
-        self, event: Event, *, key: bytes | None = None, headers: Headers | None = None
+        self,
+        event: Event,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
     ) -> bool:
         """Record an event and return True. Raises what Producer.send raises for a wrong event."""
         self._check_open()
         check_headers(headers)
+        if partition is not None:
+            check_partition(partition)
         kind = event_type(event)
         value = kind.encode(event)
         self.sent.append(
@@ -83,15 +91,21 @@ class RecordingProducer(Producer):
                 timestamp=kind.event_time(event) if kind.event_time else int(time.time() * 1000),
                 headers=dict(headers or {}),
                 value=value,
+                partition=partition,
             )
         )
         return True
 
     async def asend(
-        self, event: Event, *, key: bytes | None = None, headers: Headers | None = None
+        self,
+        event: Event,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
     ) -> bool:
         """Do what `send` does."""
-        return self.send(event, key=key, headers=headers)
+        return self.send(event, key=key, headers=headers, partition=partition)
 
     def send_and_wait(
         self,
@@ -100,11 +114,12 @@ class RecordingProducer(Producer):
         *,
         key: bytes | None = None,
         headers: Headers | None = None,
+        partition: int | None = None,
     ) -> tuple[int, int]:
-        """Record an event; return partition 0 and its number in its topic as the offset."""
-        self.send(event, key=key, headers=headers)
+        """Record an event; return its partition (or 0), and its number in its topic as offset."""
+        self.send(event, key=key, headers=headers, partition=partition)
         topic = self.sent[-1].topic
-        return 0, sum(each.topic == topic for each in self.sent) - 1
+        return partition or 0, sum(each.topic == topic for each in self.sent) - 1
 
     async def asend_and_wait(
         self,
@@ -113,9 +128,10 @@ class RecordingProducer(Producer):
         *,
         key: bytes | None = None,
         headers: Headers | None = None,
+        partition: int | None = None,
     ) -> tuple[int, int]:
         """Do what `send_and_wait` does."""
-        return self.send_and_wait(event, timeout, key=key, headers=headers)
+        return self.send_and_wait(event, timeout, key=key, headers=headers, partition=partition)
 
     def delete(self, cls: type[Event], key: bytes | str, *, headers: Headers | None = None) -> bool:
         """Record a tombstone in `deleted`, and return True."""

@@ -6,11 +6,14 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -389,3 +392,40 @@ def test_a_replayed_partition_can_be_paused(site: Site) -> None:
     assert consumer.poll(0) is None
     consumer.resume([Partition(site.topic, 0)])
     assert consumer.poll(0) is not None
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_handler_continues_the_trace_of_its_event(
+    site: Site, is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    @contextmanager
+    def start(name: str, **more: Any) -> Iterator[None]:
+        seen.append((name, more["context"], more["kind"]))
+        yield
+        seen.append("the span ends")
+
+    def fake(name: str, **attributes: Any) -> None:
+        module = ModuleType(name)
+        module.__dict__.update(attributes)
+        monkeypatch.setitem(sys.modules, name, module)
+
+    fake("opentelemetry")
+    fake("opentelemetry.propagate", extract=lambda carried: carried.get("traceparent"))
+    tracer = SimpleNamespace(start_as_current_span=start)
+    spans = SimpleNamespace(CONSUMER="consumer")
+    fake("opentelemetry.trace", SpanKind=spans, get_tracer=lambda _name: tracer)
+    app = app_of(site)
+
+    def handle(message: Message[Any]) -> None:
+        seen.append(message.event.user)
+
+    async def ahandle(message: Message[Any]) -> None:
+        handle(message)
+
+    app.on(site.one.Visit)(ahandle if is_async else handle)
+    headers = (("traceparent", b"00-1-2-01"), ("other", None))
+    message = Message(site.visit("ada"), "visits", 0, 0, 0, None, headers, 1, 1)
+    app.run(ReplayingConsumer(messages=[message]))
+    assert seen == [("process visits", "00-1-2-01", "consumer"), "ada", "the span ends"]

@@ -12,6 +12,7 @@ import pytest
 
 from consumer_sdk import Consumer
 from headworks._server.child_process import Service
+from headworks.errors import UsageError
 from producer_sdk import Delivery, Interceptor, Producer, event_headers
 from tests.producer_sdk.events import Site, new_site
 
@@ -147,3 +148,15 @@ def test_an_interceptor_may_refuse_events_and_sees_failures(site: Site) -> None:
     (failed,) = [what for _, what in watching.seen if isinstance(what, Delivery)]
     assert failed.error is not None
     assert (failed.partition, failed.offset) == (-1, -1)
+
+
+def test_a_partition_replaces_the_one_of_the_key(site: Site) -> None:
+    with producer(site) as to:
+        _, first = to.send_and_wait(site.visit("ada"), 60, partition=1)
+        assert first == 0
+        assert to.send(site.visit("ada"), partition=1)
+        assert to.flush(60) == 0
+        assert to.send_and_wait(site.visit("bob"), 60, partition=1) == (1, 2)
+        with pytest.raises(UsageError, match="partition is '1'"):
+            to.send(site.visit("ada"), partition="1")  # type: ignore[arg-type]
+        assert to.totals.attempted == 3

@@ -59,3 +59,12 @@ def test_its_methods_are_the_producers(method: str) -> None:
         for cls in (RecordingProducer, Producer)
     )
     assert own == real
+
+
+def test_a_given_partition_is_recorded_and_checked(web: Any) -> None:
+    producer = RecordingProducer()
+    event = web.Visit(user="ada", at=AT, seconds=1)
+    assert producer.send_and_wait(event, 1, partition=3) == (3, 0)
+    assert producer.sent[0].partition == 3
+    with pytest.raises(UsageError, match="partition is -1"):
+        producer.send(event, partition=-1)

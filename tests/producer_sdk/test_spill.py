@@ -35,6 +35,7 @@ MESSAGES = st.builds(
     st.none() | st.binary(max_size=10),
     st.integers(-(2**40), 2**50),
     st.none() | st.dictionaries(st.text(max_size=5), st.binary(max_size=5), min_size=1, max_size=3),
+    st.none(),  # the partition: one that names it is never spilled
 )
 STEPS = st.lists(
     st.tuples(st.just("put"), MESSAGES)
