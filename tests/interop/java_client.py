@@ -1,4 +1,7 @@
-"""Java's own client behind the shape of the other four (`tests.broker.clients`)."""
+"""The Java programs beside this module, and Java's own client among them.
+
+`JavaClient` puts that client behind the shape of the other four (`tests.broker.clients`).
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ from headworks.errors import UsageError
 from tests.broker.clients import Message
 from tests.interop import apache_kafka
 
-_SOURCE = Path(__file__).parent / "JavaClient.java"
+_SOURCES = sorted(Path(__file__).parent.glob("*.java"))
 _DEADLINE = 120.0
 
 
 @dataclass(frozen=True)
 class JavaClient:
-    """`JavaClient.java`, compiled into `classes`."""
+    """`JavaClient.java` and the other programs, compiled into `classes`."""
 
     classes: Path
 
@@ -61,12 +64,12 @@ class JavaClient:
 
 
 def compile_client(folder: Path) -> JavaClient:
-    """Compile the client into `folder`; UsageError without a `javac`."""
+    """Compile all programs into `folder`; UsageError without a `javac`."""
     if shutil.which("javac") is None:
         raise UsageError("there is no `javac` on the path", fix="install a JDK, 17 or newer")
     classpath = os.pathsep.join(map(str, apache_kafka.fetch()))
     options = ["-Xlint:all", "-Werror", "-proc:none", "-cp", classpath, "-d", str(folder)]
-    subprocess.run(["javac", *options, str(_SOURCE)], check=True, timeout=_DEADLINE)
+    subprocess.run(["javac", *options, *map(str, _SOURCES)], check=True, timeout=_DEADLINE)
     return JavaClient(folder)
 
 

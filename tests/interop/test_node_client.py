@@ -1,4 +1,4 @@
-"""@platformatic/kafka of Node, a client that names topics by their ids and by nothing else."""
+"""Node's clients: @platformatic/kafka, which names topics by their ids only, and kafkajs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headworks._server.child_process import Service
+from tests.interop.programs import create
 
 pytestmark = [
     pytest.mark.contract,
@@ -18,34 +19,40 @@ pytestmark = [
         reason="npm fetches the client, and is missing (apt-get install nodejs npm)",
     ),
 ]
-_PACKAGE = "@platformatic/kafka@1.35.0"
-_SCRIPT = Path(__file__).parent / "node_client.mjs"
+_FOLDER = Path(__file__).parent
 _DEADLINE_SECONDS = 120
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The script beside its library, which a cache folder keeps."""
+def run(package: str, script: str, *arguments: str) -> str:
+    """Run a script beside its library, which a cache folder keeps; return what it prints."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(home) / "headworks" / _PACKAGE.replace("/", "-").lstrip("@")
-    if not (folder / "node_modules").is_dir():
-        fetched = tmp_path_factory.mktemp("npm")
-        install = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(fetched), _PACKAGE]
+    folder = Path(home) / "headworks" / package.replace("/", "-").lstrip("@")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "package.json").is_file():  # npm writes it last
+        install = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), package]
         done = subprocess.run(install, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(fetched, folder, dirs_exist_ok=True)
-    return Path(shutil.copy(_SCRIPT, folder))
-
-
-def test_topics_are_created_consumed_and_deleted_by_their_ids(
-    script: Path, broker: Service
-) -> None:
+    copied = shutil.copy(_FOLDER / script, folder)
     done = subprocess.run(
-        ["node", str(script), broker.address, "node-topic", "50"],
+        ["node", copied, *arguments],
         capture_output=True,
         text=True,
         timeout=_DEADLINE_SECONDS,
         check=False,
     )
-    assert done.stdout == "done\n", done.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_topics_are_created_consumed_and_deleted_by_their_ids(broker: Service) -> None:
+    printed = run(
+        "@platformatic/kafka@1.35.0", "node_client.mjs", broker.address, "node-topic", "50"
+    )
+    assert printed == "done\n"
+
+
+def test_kafkajs_commits_aborts_and_is_fenced(broker: Service) -> None:
+    topic = "kafkajs-transactions"
+    create(broker.address, topic, partitions=1)
+    printed = run("kafkajs@2.2.4", "kafkajs_client.mjs", broker.address, topic)
+    assert printed.split() == ["committed", "later", "end"]

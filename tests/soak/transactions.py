@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -38,6 +39,9 @@ _PROGRESS = 3  # commits of the workers before most kills
 _PATIENCE = 120.0
 _CALL_SECONDS = 15.0
 _FEED_SECONDS = 0.002
+# The workers copy more than this in a commit, so that they are never far behind the feed.
+_FED_PER_COMMIT = 10  # messages
+_FED_AT_FIRST = 1000  # messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,8 @@ def campaign(folder: Path, kills: int, seed: int) -> Report:
     admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
     for name in (_SOURCE, _COPY, _PAIRS):
         admin.create_topics([NewTopic(name, _PARTITIONS, 1)])[name].result(60)
-    feed, pairs = Feed(broker.address), Pairs(broker.address, Random(seed))
+    feed = Feed(broker.address, lambda: _FED_AT_FIRST + _FED_PER_COMMIT * _commits(folder))
+    pairs = Pairs(broker.address, Random(seed))
     workers = [_worker(folder, broker.address, name, random) for name in _WORKERS]
     deaths: Counter[str] = Counter()
     wrong: list[str] = []
@@ -125,12 +130,13 @@ def campaign(folder: Path, kills: int, seed: int) -> Report:
 
 
 class Feed:
-    """Writes numbered messages to the source, without transactions."""
+    """Writes numbered messages to the source, without transactions; `most` of them until now."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, most: Callable[[], int]) -> None:
         self._producer = Producer(
             {"bootstrap.servers": address, "enable.idempotence": True, **IMPATIENT}
         )
+        self._most = most
         self._stop = Event()
         self._thread = Thread(target=self._run, daemon=True)
 
@@ -146,8 +152,10 @@ class Feed:
     def _run(self) -> None:
         number = 0
         while not self._stop.wait(_FEED_SECONDS):
-            self._producer.produce(_SOURCE, b"%d" % number, partition=number % _PARTITIONS)
             self._producer.poll(0)
+            if number >= self._most():
+                continue
+            self._producer.produce(_SOURCE, b"%d" % number, partition=number % _PARTITIONS)
             number += 1
 
 

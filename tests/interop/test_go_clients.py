@@ -1,0 +1,105 @@
+"""Go's clients: transactions of franz-go, sarama, and kafka-go, and franz-go's own test suite."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headworks._server.child_process import Service
+from tests.interop.in_place import start_in_place
+from tests.interop.programs import create, messages
+
+pytestmark = [
+    pytest.mark.contract,
+    pytest.mark.skipif(
+        shutil.which("go") is None, reason="go compiles the clients, and is missing (1.26 or newer)"
+    ),
+    pytest.mark.timeout(900),  # the first run fetches and compiles
+]
+_MODULE = Path(__file__).parent / "go"
+_KGO = "github.com/twmb/franz-go/pkg/kgo"
+_ENVIRONMENT = {**os.environ, "GOFLAGS": "-mod=readonly -buildvcs=false"}
+_DEADLINE_SECONDS = 120
+# They want the topic __consumer_offsets, and our offsets are in the coordination store.
+_WANT_OFFSETS_TOPIC = {"TestConsumeRegex", "Test848RegexBrokerResolves"}
+_SUITE_RECORDS = "20000"  # of each test, instead of 500,000
+
+
+def go(*arguments: str, cwd: Path = _MODULE) -> str:
+    """Run Go's command, and return what it prints."""
+    done = subprocess.run(
+        ["go", *arguments], cwd=cwd, env=_ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("go") / "interop"
+    go("build", "-o", str(path), ".")
+    return path
+
+
+@pytest.mark.parametrize("client", ["franz-go", "sarama", "kafka-go"])
+def test_transactions_are_committed_aborted_and_fenced(
+    program: Path, broker: Service, client: str
+) -> None:
+    topic = f"{client}-transactions"
+    create(broker.address, topic, partitions=1)
+    done = subprocess.run(
+        [program, client, broker.address, topic],
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["committed", "later", "end"]
+    assert [m.value() for m in messages(broker.address, topic)] == [b"committed", b"later", b"end"]
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Service]:
+    """A broker for the suite, which leaves topics and groups behind."""
+    with start_in_place(tmp_path / "data") as running:
+        yield running
+
+
+@pytest.mark.minutes
+def test_the_suite_of_franz_go(own_broker: Service, tmp_path: Path) -> None:
+    """Share groups are skipped by the suite itself, and logins, which have no broker here."""
+    suite = tmp_path / "kgo.test"
+    folder = tmp_path / "module"
+    shutil.copytree(_MODULE, folder)
+    version = re.search(r"twmb/franz-go (v\S+)", (_MODULE / "go.mod").read_text())
+    assert version is not None
+    for command in (("get", "-t", f"{_KGO}@{version[1]}"), ("test", "-c", "-o", str(suite), _KGO)):
+        done = subprocess.run(
+            ["go", *command], cwd=folder, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    done = subprocess.run(
+        [suite, "-test.v", "-test.timeout", "30m"],
+        env={
+            **os.environ,
+            "KGO_SEEDS": own_broker.address,
+            "KGO_TEST_RF": "1",
+            "KGO_TEST_RECORDS": _SUITE_RECORDS,
+        },
+        cwd=go("list", "-f", "{{.Dir}}", _KGO).strip(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (tmp_path / "suite.log").write_text(done.stdout + done.stderr)
+    failed = set(re.findall(r"^--- FAIL: (\w+)", done.stdout, re.MULTILINE))
+    passed = set(re.findall(r"^--- PASS: (\w+)", done.stdout, re.MULTILINE))
+    assert failed <= _WANT_OFFSETS_TOPIC, (failed, tmp_path / "suite.log")
+    assert {"TestTxnEtl", "TestGroupETL", "TestIdempotentDirtyRetry"} & passed, done.stderr[-2000:]
