@@ -59,6 +59,7 @@ from headworks._broker.handlers.transaction_admin import (
     describe_producers,
     describe_transactions,
     list_transactions,
+    write_txn_markers,
 )
 from headworks._broker.handlers.transactional import (
     add_offsets_to_txn,
@@ -127,6 +128,7 @@ BROKER_APIS: Mapping[int, BrokerApi] = {
         _api(ApiKey.ADD_PARTITIONS_TO_TXN, add_partitions_to_txn, topic=_WRITE),
         _api(ApiKey.ADD_OFFSETS_TO_TXN, add_offsets_to_txn, group=_READ),
         _api(ApiKey.END_TXN, end_txn, any_topic=_WRITE),
+        _api(ApiKey.WRITE_TXN_MARKERS, write_txn_markers, all_topics=_MANAGE),
         _api(ApiKey.TXN_OFFSET_COMMIT, txn_offset_commit, topic=_READ, group=_READ),
         # of topics, and of the broker
         _api(ApiKey.DESCRIBE_CONFIGS, describe_configs, topic=_SEE, all_topics=_MANAGE),

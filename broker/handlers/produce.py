@@ -31,6 +31,7 @@ from headworks._broker.handlers.record_validation import (
 from headworks._broker.log import (
     DuplicateBatchError,
     InvalidProducerEpochError,
+    OpenTransactionError,
     OutOfOrderSequenceError,
 )
 from headworks._broker.topics import HostedPartition, StorageFailureError
@@ -189,6 +190,8 @@ class PendingProduce:
             raise refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, str(error)) from None
         except InvalidProducerEpochError as error:
             raise refused(ErrorCode.INVALID_PRODUCER_EPOCH, str(error)) from None
+        except OpenTransactionError as error:
+            raise refused(ErrorCode.INVALID_TXN_STATE, str(error)) from None
         except StorageFailureError as error:
             raise refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         self.touched.append((number, partition, base + batch.last_offset_delta + 1))

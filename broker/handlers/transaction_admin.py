@@ -1,7 +1,10 @@
-"""DescribeProducers, DescribeTransactions, and ListTransactions: transactions for administrators.
+"""DescribeProducers, DescribeTransactions, ListTransactions, WriteTxnMarkers: for administrators.
 
-Rule: a client sees the transactions of its own user. One that may administrate every topic sees
-all of them.
+Rules:
+
+- A client sees the transactions of its own user. One that may administrate every topic sees all.
+- Only a producer commits its transaction: WriteTxnMarkers aborts. It aborts the whole transaction,
+  where Kafka aborts it in one partition.
 """
 
 from __future__ import annotations
@@ -13,8 +16,10 @@ from typing import Any
 from headworks._broker.coordination.transaction_store import ProducerTransaction, TransactionState
 from headworks._broker.handlers.leadership import partition_of
 from headworks._broker.handlers.node import Node, Request
+from headworks._broker.handlers.transactional import error_of
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.messages import Fields
+from headworks.errors import RefusedError
 
 _NOT_STARTED = datetime.fromtimestamp(-0.001, UTC)  # -1 ms
 
@@ -127,6 +132,48 @@ async def list_transactions(node: Node, request: Request) -> Fields:
             and _visible(request, one)
         ],
     }
+
+
+async def write_txn_markers(node: Node, request: Request) -> Fields:
+    """Abort the transactions that producers have open in partitions."""
+    return {
+        "markers": [
+            {
+                "producer_id": marker.producer_id,
+                "topics": [
+                    {
+                        "name": topic.name,
+                        "partitions": [
+                            {
+                                "partition_index": index,
+                                "error_code": await _aborted(
+                                    node, request, marker, topic.name, index
+                                ),
+                            }
+                            for index in topic.partition_indexes
+                        ],
+                    }
+                    for topic in marker.topics
+                ],
+            }
+            for marker in request.message.markers
+        ]
+    }
+
+
+async def _aborted(node: Node, request: Request, marker: Any, topic: str, index: int) -> ErrorCode:
+    if not request.may_use_broker():
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    partition = partition_of(node, topic, index)
+    if isinstance(partition, ErrorCode):
+        return partition
+    if node.transactions is None or marker.transaction_result:
+        return ErrorCode.INVALID_TXN_STATE
+    try:
+        await node.transactions.abort_in(partition, marker.producer_id, marker.producer_epoch)
+    except RefusedError as error:
+        return error_of(error, fenced=False)
+    return ErrorCode.NONE
 
 
 def _visible(request: Request, known: ProducerTransaction) -> bool:

@@ -79,7 +79,6 @@ class PartitionLog:
         self._staged_batches: list[tuple[int, int, int]] = []  # base offset, size, max timestamp
         self._staged_bytes = 0  # of all staged batches
         self._undo: list[tuple[int, ProducerState | None]] = []  # producers as they were before
-        self._staged_transactions: list[tuple[int, LogPosition]] = []  # producer, where it writes
         # of staged batches; the next `commit` raises it
         self._failed_write: OSError | SegmentLostError | None = None
 
@@ -166,7 +165,7 @@ class PartitionLog:
             if batch.attributes & TRANSACTIONAL:
                 active = self._segments[-1]
                 at = LogPosition(base, active.base_offset, active.size + self._staged_bytes - size)
-                self._staged_transactions.append((batch.producer_id, at))
+                self.producers.transactions.staged.append((batch.producer_id, at))
         return base
 
     def stage_plain(self, buffer: memoryview, batches: Sequence[Plain]) -> int | None:
@@ -211,13 +210,13 @@ class PartitionLog:
             self._next_offset = self._log_end.offset
             for producer_id, before in reversed(self._undo):
                 self.producers.restore(producer_id, before)
-            self._staged_transactions.clear()
+            self.producers.transactions.staged.clear()
             raise
         else:
             self._log_end = LogPosition(self._next_offset, active.base_offset, active.size)
             self.appended_bytes += self._staged_bytes
-            if self._staged_transactions:
-                self.producers.transactions.begin_all(self._staged_transactions)
+            if self.producers.transactions.staged:
+                self.producers.transactions.begin_staged()
         finally:
             self._staged.clear()
             self._staged_batches.clear()

@@ -32,7 +32,7 @@ from headworks._broker.log.aborted_index import AbortedTransaction
 from headworks._broker.log.recovery_point import LogPosition
 from headworks._broker.log.segment import LogSegment
 from headworks._broker.log.transactions import PartitionTransactions
-from headworks._kafka.records.batch import Batch
+from headworks._kafka.records.batch import TRANSACTIONAL, Batch
 from headworks.errors import RefusedError
 
 MAX_PRODUCERS = 200_000
@@ -62,6 +62,10 @@ class OutOfOrderSequenceError(RefusedError):
 
 class InvalidProducerEpochError(RefusedError):
     """A batch has an older epoch than its producer."""
+
+
+class OpenTransactionError(RefusedError):
+    """A producer writes outside of its transaction, while that is open in the partition."""
 
 
 class BatchMetadata(NamedTuple):
@@ -198,6 +202,16 @@ class ProducerStates:
         if first != expected:
             raise OutOfOrderSequenceError(
                 f"producer {batch.producer_id} sent sequence number {first}, not {expected}"
+            )
+        opened = self.transactions
+        if (opened.staged or not opened.none) and not batch.attributes & TRANSACTIONAL:
+            self._check_outside(batch.producer_id)
+
+    def _check_outside(self, producer_id: int) -> None:
+        """Raise OpenTransactionError if a producer may not write outside of a transaction."""
+        if self.transactions.is_open(producer_id):
+            raise OpenTransactionError(
+                f"producer {producer_id} has an open transaction here, and the batch is not in it"
             )
 
     def update(self, batch: Batch, base_offset: int) -> ProducerState | None:

@@ -24,6 +24,7 @@ class PartitionTransactions:
 
     def __init__(self) -> None:
         self.open: dict[int, LogPosition] = {}  # by producer id: where it begins; earliest first
+        self.staged: list[tuple[int, LogPosition]] = []  # producer ids and places, not written yet
         self._unexposed: list[_EndedTransaction] = []  # ended, and their markers not exposed yet
         self.none = True  # whether there is neither, so that most readers ask nothing else
 
@@ -32,11 +33,15 @@ class PartitionTransactions:
         self.open.setdefault(producer_id, at)
         self.none = False
 
-    def begin_all(self, staged: list[tuple[int, LogPosition]]) -> None:
-        """Note the batches of a write, and empty the list."""
-        for producer_id, at in staged:
+    def begin_staged(self) -> None:
+        """Note the batches of a write."""
+        for producer_id, at in self.staged:
             self.begin(producer_id, at)
-        staged.clear()
+        self.staged.clear()
+
+    def is_open(self, producer_id: int) -> bool:
+        """Return whether a producer has a transaction here, written or staged."""
+        return producer_id in self.open or any(one == producer_id for one, _ in self.staged)
 
     def end(self, producer_id: int, marker: int, exposed: int) -> LogPosition | None:
         """Note the marker at the offset `marker`; return where the transaction began, if it did.

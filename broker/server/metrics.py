@@ -81,6 +81,7 @@ class _Collector:
         yield from self._topics()
         yield from self._partitions()
         yield from self._groups()
+        yield from self._transactions()
 
     def _requests(self) -> Iterator[Metric]:
         counters = self._node.counters
@@ -283,6 +284,22 @@ class _Collector:
         except TimeoutError:
             asked.cancel()
         yield lag
+
+    def _transactions(self) -> Iterator[Metric]:
+        transactions = self._node.transactions
+        if transactions is None:
+            return
+        began = [one.started_ms / 1000 for one in transactions.ongoing()]
+        oldest = self._node.clock() - min(began) if began else 0.0
+        counters = transactions.counters
+        yield GaugeMetricFamily("broker_transactions_open", "Not ended yet.", value=len(began))
+        yield GaugeMetricFamily("broker_transaction_oldest_seconds", "Its age.", value=oldest)
+        for name, amount, text in (
+            ("broker_transactions_committed", counters.committed, "Committed transactions."),
+            ("broker_transactions_aborted", counters.aborted, "Aborted, for whatever reason."),
+            ("broker_producers_fenced", counters.fenced, "Producers whose epoch was ended."),
+        ):
+            yield CounterMetricFamily(name, text, value=amount)
 
     async def _lags(self) -> Mapping[tuple[str, str], int]:
         node = self._node

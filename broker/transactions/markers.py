@@ -14,6 +14,7 @@ import asyncio
 from functools import partial
 
 from headworks._broker.coordination.transaction_store import (
+    IDLE,
     PendingOffset,
     ProducerTransaction,
     TransactionPartition,
@@ -33,7 +34,9 @@ _COORDINATOR_EPOCH = 0  # of every marker: the coordinator never moves
 
 
 def lists(hosted: HostedTopics, known: ProducerTransaction, partition: HostedPartition) -> bool:
-    """Return whether a transaction has this partition."""
+    """Return whether a transaction that has not completed has this partition."""
+    if known.state in IDLE:
+        return False
     topic = hosted.topics.get(partition.topic)
     if topic is None:
         return False

@@ -34,6 +34,17 @@ _RESULTS = {
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """Limits of transactions."""
+
+    max_timeout_ms: int = 15 * 60 * 1000  # that a producer may ask for
+    idle_ms: int = 7 * 24 * 3600 * 1000  # after which a transactional id is forgotten
+    max_ids: int = 100_000  # of transactional ids
+    max_name: int = 1000  # characters
+    max_groups: int = 1000  # of one transaction
+
+
+@dataclass(frozen=True, slots=True)
 class InitRequest:
     """InitProducerId of a transactional producer; it may name the producer that it was."""
 

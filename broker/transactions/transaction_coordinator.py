@@ -22,7 +22,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 
 from headworks._broker.coordination import Coordination, StoreFailureError
@@ -39,13 +39,14 @@ from headworks._broker.coordination.transaction_store import (
 from headworks._broker.repeated_failure import RepeatedFailure
 from headworks._broker.topics import HostedPartition, HostedTopics
 from headworks._broker.transactions import rules
+from headworks._broker.transactions.counters import TransactionCounters
 from headworks._broker.transactions.markers import (
     end_everywhere,
     is_current,
     lists,
     write_marker,
 )
-from headworks._broker.transactions.rules import Asker, InitRequest
+from headworks._broker.transactions.rules import Asker, InitRequest, TransactionSettings
 from headworks._kafka.error_codes import ErrorCode, refused
 from headworks.errors import RefusedError
 
@@ -53,17 +54,6 @@ _log = logging.getLogger(__name__)
 _ANSWER_SECONDS = 5.0  # the longest that a client waits for a transaction to complete
 _RETRY_SECONDS = 1.0
 _OffsetKey = tuple[str, str, int]  # group, topic, and partition
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionSettings:
-    """Limits of transactions."""
-
-    max_timeout_ms: int = 15 * 60 * 1000  # that a producer may ask for
-    idle_ms: int = 7 * 24 * 3600 * 1000  # after which a transactional id is forgotten
-    max_ids: int = 100_000  # of transactional ids
-    max_name: int = 1000  # characters
-    max_groups: int = 1000  # of one transaction
 
 
 class TransactionCoordinator:
@@ -78,6 +68,7 @@ class TransactionCoordinator:
         settings: TransactionSettings | None = None,
     ) -> None:
         self.settings = settings or TransactionSettings()
+        self.counters = TransactionCounters()
         self._store = store
         self._coordination = coordination
         self._hosted = hosted
@@ -141,11 +132,7 @@ class TransactionCoordinator:
         for producer_id in tuple(log.producers.transactions.open):
             known = self._known.get(self._names.get(producer_id, ""))
             state = log.producers.get(producer_id)
-            if (
-                known is not None
-                and known.state not in IDLE
-                and lists(self._hosted, known, partition)
-            ):
+            if known is not None and lists(self._hosted, known, partition):
                 continue
             _log.warning(
                 "%s: a transaction of producer %d is open, and no transactional id has it:"
@@ -239,6 +226,26 @@ class TransactionCoordinator:
         await self._store.durable()
         await asyncio.wait([task], timeout=_ANSWER_SECONDS)
 
+    async def abort_in(self, partition: HostedPartition, producer_id: int, epoch: int) -> None:
+        """Abort what a producer has open in a partition, and with it its whole transaction.
+
+        The producer is fenced. Nothing happens if it has nothing open there. Raises RefusedError
+        if `epoch` is older than the producer's.
+        """
+        producers = partition.log.producers
+        state = producers.get(producer_id)
+        if state is None or producer_id not in producers.transactions.open:
+            return
+        if epoch < state.epoch:
+            why = f"epoch {epoch} of producer {producer_id} ended: it is at {state.epoch}"
+            raise refused(ErrorCode.INVALID_PRODUCER_EPOCH, why)
+        name = self._names.get(producer_id, "")
+        known = self._known.get(name)
+        if known is not None and known.state is TransactionState.ONGOING:
+            self._fence(known)
+        await self._completed(name)
+        self._abort_unlisted(partition)
+
     def check_batch(
         self, transactional_id: str | None, producer_id: int, epoch: int, partition: HostedPartition
     ) -> None:
@@ -269,6 +276,11 @@ class TransactionCoordinator:
     def all(self) -> Iterator[ProducerTransaction]:
         """Yield every transactional id."""
         yield from tuple(self._known.values())
+
+    def ongoing(self) -> list[ProducerTransaction]:
+        """Return the transactions that neither commit nor abort yet. Any thread may ask."""
+        known = map(self._known.get, tuple(self._ongoing))
+        return [one for one in known if one is not None]
 
     def pending(self, group: str) -> set[tuple[str, int]]:
         """Return the partitions of which a transaction has uncommitted offsets for a group."""
@@ -340,6 +352,7 @@ class TransactionCoordinator:
 
     def _fence(self, known: ProducerTransaction) -> None:
         """Abort an ongoing transaction under a newer epoch, or end the epoch of an idle one."""
+        self.counters.fenced += 1
         if known.state is TransactionState.ONGOING:
             self._write(rules.fenced(known, self._now_ms()))
             self._complete_soon(known.transactional_id)
@@ -383,4 +396,5 @@ class TransactionCoordinator:
         complete = rules.completed(prepared, self._now_ms())
         self._store.complete(complete, committed)
         self._remember(complete)
+        self.counters.count(complete)
         self._pending.pop(name, None)

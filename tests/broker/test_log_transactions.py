@@ -16,6 +16,7 @@ from headworks._broker.log import (
     CompactionConfig,
     InvalidProducerEpochError,
     LogConfig,
+    OpenTransactionError,
     PartitionLog,
     ProducerLimit,
     open_log,
@@ -230,6 +231,36 @@ def test_readers_of_committed_records_stop_at_an_open_transaction(tmp_path: Path
     end(log, 5, commit=True)
     assert log.last_stable_offset == 4
     assert read_committed(log) == [(0, b"before"), (1, b"open"), (2, b"after")]
+    log.close()
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["written", "staged"])
+def test_a_producer_does_not_write_beside_its_open_transaction(
+    tmp_path: Path, written: bool
+) -> None:
+    def stage(attributes: int, sequence: int) -> None:
+        data = bytearray(
+            encode_batch(
+                [Record(0, 1, b"k", b"v", ())],
+                producer=(5, 0, sequence),
+                attributes=attributes,
+            )
+        )
+        log.stage(memoryview(data), check_batch(data))
+
+    log = opened(tmp_path)
+    stage(TRANSACTIONAL, 0)
+    if written:
+        log.commit()
+    with pytest.raises(OpenTransactionError):
+        stage(0, 1)
+    stage(TRANSACTIONAL, 1)
+    log.commit()
+    append(log, [b"of another"])
+    end(log, 5, commit=True)
+    stage(0, 2)
+    log.commit()
+    assert log.log_end_offset == 5
     log.close()
 
 

@@ -360,6 +360,23 @@ ASKED: dict[int, Any] = {
         },
     ),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda t, g: (0, {"topics": None}),
+    ApiKey.WRITE_TXN_MARKERS: lambda t, g: (
+        1,
+        {
+            "markers": (
+                of(
+                    *(27, 1, "WritableTxnMarker"),
+                    producer_id=0,
+                    producer_epoch=0,
+                    transaction_result=False,
+                    coordinator_epoch=0,
+                    topics=(
+                        of(*(27, 1, "WritableTxnMarkerTopic"), name=t, partition_indexes=(0,)),
+                    ),
+                ),
+            )
+        },
+    ),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda t, g: (
         0,
         {"topics": (of(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, "TopicRequest", name=t),)},
@@ -449,7 +466,12 @@ REFUSALS = {
     ),
     ApiKey.END_TXN: TRANSACTION,
     **dict.fromkeys(
-        (ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.LIST_PARTITION_REASSIGNMENTS),
+        (
+            ApiKey.INIT_PRODUCER_ID,
+            ApiKey.DESCRIBE_LOG_DIRS,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            ApiKey.WRITE_TXN_MARKERS,
+        ),
         CLUSTER,
     ),
 }
@@ -507,6 +529,7 @@ MANAGING = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.WRITE_TXN_MARKERS,
     ApiKey.OFFSET_DELETE,
 }
 

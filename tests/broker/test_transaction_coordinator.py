@@ -33,6 +33,7 @@ from headworks._broker.transactions import (
     markers,
     rules,
 )
+from headworks._broker.transactions.counters import TransactionCounters
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.records import check_batch, encode_batch
 from headworks._kafka.records.batch import TRANSACTIONAL
@@ -381,6 +382,38 @@ def test_a_transaction_that_lasts_for_too_long_is_aborted_and_its_producer_fence
             await broker.settle()
             assert await broker.committed("a") == []
             assert broker.partition("a").log.last_stable_offset == 3
+
+    asyncio.run(run())
+
+
+def test_an_administrator_aborts_a_whole_transaction(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path) as broker:
+            coordinator = broker.transactions
+            for topic in ("a", "b"):
+                await broker.changes.create(topic, 1, {})
+            asker = await broker.initialize()
+            await coordinator.add_partitions(asker, [broker.place("a"), broker.place("b")])
+            for topic in ("a", "b"):
+                broker.write(asker, topic, b"open")
+            assert [one.transactional_id for one in coordinator.ongoing()] == ["tx"]
+            await coordinator.abort_in(broker.partition("a"), asker.producer_id + 1, asker.epoch)
+            with pytest.raises(RefusedError) as caught:
+                await coordinator.abort_in(broker.partition("a"), asker.producer_id, -1)
+            assert caught.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+            assert coordinator.ongoing(), "neither of the two has a transaction there"
+            await coordinator.abort_in(broker.partition("a"), asker.producer_id, asker.epoch)
+            for topic in ("a", "b"):
+                assert await broker.committed(topic) == []
+                assert broker.partition(topic).log.last_stable_offset == 2
+            with pytest.raises(RefusedError) as caught:
+                await coordinator.end(asker, commit=True)
+            assert caught.value.code == ErrorCode.PRODUCER_FENCED
+            asker = await broker.initialize()
+            await coordinator.add_partitions(asker, [broker.place("a")])
+            await coordinator.end(asker, commit=True)
+            assert coordinator.counters == TransactionCounters(committed=1, aborted=1, fenced=1)
+            assert coordinator.ongoing() == []
 
     asyncio.run(run())
 

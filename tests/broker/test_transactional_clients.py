@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
@@ -26,6 +28,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ign
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import KafkaFetcher, KafkaLog
 from hadoop_loader._fetch.ranges import FetchRange
+from headworks._cli.stack.ports import free_ports
 from headworks._kafka.protocol.apis import ApiKey
 from tests.broker.clients import DEADLINE, eventually
 from tests.broker.conftest import kept_address, start_broker
@@ -348,6 +351,54 @@ def test_a_transaction_goes_on_over_a_kill_of_the_broker(tmp_path: Path) -> None
     ).stdout.splitlines()
     markers = [json.loads(line)["marker"] for line in lines]
     assert [one for one in markers if one] == ["commit", "abort", "commit"]
+
+
+def test_a_batch_outside_of_an_open_transaction_is_refused(
+    address: str, topic: str, new_name: Callable[[], str]
+) -> None:
+    from headworks._kafka.error_codes import ErrorCode
+    from headworks._kafka.records import Record, encode_batch
+    from tests.broker.wire import produce, produced
+
+    name = new_name()
+    producer = transactional(address, name)
+    producer.begin_transaction()
+    producer.produce(topic, "open", partition=0)
+    producer.flush()
+    with Wire(address) as wire:
+        asked = {"transactional_ids": (name,)}
+        [state] = wire.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, **asked).transaction_states
+        writer = state.producer_id, state.producer_epoch, 1
+        records = encode_batch([Record(0, 1, b"k", b"v", ())], producer=writer)
+        wire.send(ApiKey.PRODUCE, 7, produce(topic, 0, records))
+        assert produced(wire.receive()[1], topic)[0] == ErrorCode.INVALID_TXN_STATE
+        producer.commit_transaction(DEADLINE)
+        wire.send(ApiKey.PRODUCE, 7, produce(topic, 0, records))
+        assert produced(wire.receive()[1], topic)[0] == ErrorCode.NONE
+
+
+def test_the_metrics_show_transactions(tmp_path: Path, new_name: Callable[[], str]) -> None:
+    def shown(name: str) -> float:
+        page = urllib3.request("GET", f"http://{metrics}/metrics").data.decode()
+        return float(re.findall(rf"^{name} (.*)$", page, re.MULTILINE)[0])
+
+    metrics = f"127.0.0.1:{free_ports(1)[0]}"
+    with start_broker(tmp_path, "--metrics", metrics) as process:
+        producer = transactional(process.address, "tx")
+        for end in (producer.commit_transaction, producer.abort_transaction, None):
+            producer.begin_transaction()
+            producer.produce("t", "message")
+            producer.flush()
+            if end is not None:
+                end(DEADLINE)
+        assert shown("broker_transactions_open") == 1
+        eventually(lambda: shown("broker_transaction_oldest_seconds") > 0)
+        transactional(process.address, "tx")
+        assert shown("broker_transactions_open") == 0
+        assert shown("broker_transaction_oldest_seconds") == 0
+        assert shown("broker_transactions_committed_total") == 1
+        assert shown("broker_transactions_aborted_total") == 2
+        assert shown("broker_producers_fenced_total") == 1
 
 
 def test_what_is_written_without_a_transaction_is_refused(address: str, topic: str) -> None:

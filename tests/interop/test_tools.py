@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.broker.clients import PRODUCERS, Message
 from tests.interop import apache_kafka
@@ -32,6 +33,7 @@ TOOLS = {
     "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
@@ -134,6 +136,26 @@ def test_groups(address: str) -> None:
     tool("kafka-consumer-groups", *group, "--delete-offsets", "--topic", "grouped")
     tool("kafka-consumer-groups", *group, "--delete")
     assert "readers" not in tool("kafka-consumer-groups", *at, "--list").splitlines()
+
+
+def test_an_open_transaction_is_aborted(address: str) -> None:
+    properties = {"bootstrap.servers": address, "transactional.id": "open", "log_level": 0}
+    producer = Producer(properties)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("in-transaction", b"open")
+    producer.flush()
+    at = ("--bootstrap-server", address)
+    assert "Ongoing" in tool("kafka-transactions", *at, "list")
+    where = ("--topic", "in-transaction", "--partition", "0")
+    producers = tool("kafka-transactions", *at, "describe-producers", *where)
+    assert producers.split()[-1] == "0", "where its transaction begins"
+    tool("kafka-transactions", *at, "abort", *where, "--start-offset", "0")
+    plain = Producer({"bootstrap.servers": address})
+    plain.produce("in-transaction", b"later")
+    plain.flush()
+    shown = lines_of("in-transaction", address, "--isolation-level", "read_committed")
+    assert shown == ["later"]
 
 
 def test_offsets_records_and_folders(address: str, data_dir: Path, tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class ApiKey(IntEnum):
     ADD_PARTITIONS_TO_TXN = 24
     ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
+    WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
@@ -72,6 +73,7 @@ TRANSACTION_APIS = frozenset(
         ApiKey.ADD_PARTITIONS_TO_TXN,
         ApiKey.ADD_OFFSETS_TO_TXN,
         ApiKey.END_TXN,
+        ApiKey.WRITE_TXN_MARKERS,
         ApiKey.TXN_OFFSET_COMMIT,
         ApiKey.DESCRIBE_TRANSACTIONS,
         ApiKey.LIST_TRANSACTIONS,
@@ -130,6 +132,7 @@ APIS: Mapping[int, Api] = {
         Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 3, 3),
         Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 3, 3),
         Api(ApiKey.END_TXN, 0, 4, 3),
+        Api(ApiKey.WRITE_TXN_MARKERS, 1, 1, 1),
         Api(ApiKey.TXN_OFFSET_COMMIT, 0, 4, 3),
         Api(ApiKey.DESCRIBE_CONFIGS, 0, 4, 4),
         Api(ApiKey.ALTER_CONFIGS, 0, 2, 2),
