@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice, pairwise
-from typing import Any
+from itertools import pairwise
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from headworks._kafka.client_properties import client_properties
+from headworks._kafka.log_offsets import EARLIEST, LATEST, Place, list_offsets
 from headworks.errors import UnreachableError
 
 _TIMEOUT_SECONDS = 10.0
-_MAX_BATCH_PARTITIONS = 2_000
 _MAX_SAMPLES = 30
 
 
@@ -71,12 +70,10 @@ class TopicReader:
         try:
             found = self._admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
             partitions = [
-                TopicPartition(name, number)
-                for name, topic in found.items()
-                for number in topic.partitions
+                (name, number) for name, topic in found.items() for number in topic.partitions
             ]
-            firsts = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-            ends = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+            firsts = self._offsets(partitions, EARLIEST)
+            ends = self._offsets(partitions, LATEST)
         except KafkaException as error:
             raise broker_unreachable(self._bootstrap, error) from None
         self._ends.append((self._clock(), ends))
@@ -87,21 +84,16 @@ class TopicReader:
             }
         )
 
-    def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[str, int]:
+    def _offsets(self, partitions: Collection[Place], spec: OffsetSpec) -> dict[str, int]:
         """Return the sum per topic; a partition without a leader counts as 0."""
+        listed = list_offsets(self._admin, partitions, spec, timeout=_TIMEOUT_SECONDS)
+        for error in listed.errors.values():
+            if error.args[0].retriable():
+                raise error
         sums: dict[str, int] = {}
-        for batch in _batches(partitions):
-            futures = self._admin.list_offsets(
-                dict.fromkeys(batch, spec), request_timeout=_TIMEOUT_SECONDS
-            )
-            for partition, future in futures.items():
-                try:
-                    offset = max(0, future.result(_TIMEOUT_SECONDS).offset)
-                except KafkaException as error:
-                    if error.args[0].retriable():
-                        raise
-                    offset = 0
-                sums[partition.topic] = sums.get(partition.topic, 0) + offset
+        for topic, partition in partitions:
+            offset = max(0, listed.offsets.get((topic, partition), 0))
+            sums[topic] = sums.get(topic, 0) + offset
         return sums
 
     def _row(
@@ -117,9 +109,3 @@ class TopicReader:
         for (before, old), (after, new) in pairwise(samples):
             if name in old and name in new and after > before:
                 yield max(0.0, (new[name] - old[name]) / (after - before))
-
-
-def _batches(partitions: Iterable[TopicPartition]) -> Iterator[list[Any]]:
-    source = iter(partitions)
-    while batch := list(islice(source, _MAX_BATCH_PARTITIONS)):
-        yield batch

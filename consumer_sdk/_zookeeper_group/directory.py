@@ -6,6 +6,8 @@ Rules:
   that node is new in every session. ZooKeeper therefore rejects a write after the session has
   ended, even if the client has a new session by then.
 - Many nodes are read and written at once, never one after the other.
+- An offset belongs to the id of its topic. A topic that was deleted and created again under its
+  name is another claim, and has no offsets.
 - kazoo's exceptions pass through: the member decides what they mean.
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from consumer_sdk._zookeeper_group.assignment import BrokerPartition
 from headworks._zookeeper import MemberNode, OffsetNode, TopicNode, ZooKeeperSession, paths
@@ -28,6 +31,7 @@ class RegisteredPartition(NamedTuple):
 
     topic: str
     broker_partition: BrokerPartition
+    topic_id: UUID | None = None  # None: of a release that had no topic ids
 
 
 class NotAMemberError(Exception):
@@ -89,20 +93,24 @@ class GroupDirectory:
 
     def partitions(
         self, topics: Iterable[str], brokers: frozenset[int], watch: Callable[[Any], None]
-    ) -> dict[str, list[BrokerPartition]]:
-        """Return the partitions of topics on living brokers; `watch` as for `view`."""
+    ) -> tuple[dict[str, list[BrokerPartition]], dict[str, UUID | None]]:
+        """Return the partitions of topics on living brokers, and the ids of these topics.
+
+        `watch` is called as for `view`.
+        """
         by_path = {paths.topic(topic): topic for topic in topics}
         nodes = self._values(by_path, lambda path: self._client.get_async(path, watch=watch))
-        found = {}
+        found, ids = {}, {}
         for path, value in nodes.items():
             node = TopicNode.load(value, path)
             if not node.deleting:
+                ids[by_path[path]] = node.topic_id
                 found[by_path[path]] = [
                     BrokerPartition(broker, number)
                     for number, broker in enumerate(node.assignment)
                     if broker in brokers
                 ]
-        return found
+        return found, ids
 
     def claim(
         self, member: str, partitions: Iterable[RegisteredPartition], watch: Callable[[Any], None]
@@ -153,22 +161,32 @@ class GroupDirectory:
             self.writes += 1
 
     def offsets(self, partitions: Iterable[RegisteredPartition]) -> dict[RegisteredPartition, int]:
-        """Return the group's committed offsets in partitions, if it has one there."""
+        """Return the group's committed offsets in partitions, if it has one there.
+
+        An offset of an earlier topic of the same name does not count.
+        """
         by_path = {self._offset(partition): partition for partition in partitions}
-        return {
-            by_path[path]: OffsetNode.load(value, path).offset
-            for path, value in self._values(by_path, self._client.get_async).items()
-            if value
-        }
+        found = {}
+        for path, value in self._values(by_path, self._client.get_async).items():
+            node = OffsetNode.load(value, path) if value else None
+            known = by_path[path].topic_id
+            if node is not None and (known is None or node.topic_id in (None, known)):
+                found[by_path[path]] = node.offset
+        return found
 
     def commit(self, member: str, offsets: Mapping[RegisteredPartition, int]) -> None:
         """Commit offsets, each transaction all or nothing; NotAMemberError as for `release`."""
-        items = sorted(offsets.items())
+        items = sorted(offsets.items(), key=lambda item: item[0][:2])
         for first in range(0, len(items), _MAX_OPERATIONS):
-            self._commit(member, items[first : first + _MAX_OPERATIONS])
+            self._commit(member, items[first : first + _MAX_OPERATIONS], again=True)
 
-    def _commit(self, member: str, items: list[tuple[RegisteredPartition, int]]) -> None:
-        values = {self._offset(partition): OffsetNode(offset).dump() for partition, offset in items}
+    def _commit(
+        self, member: str, items: list[tuple[RegisteredPartition, int]], *, again: bool
+    ) -> None:
+        values = {
+            self._offset(partition): OffsetNode(offset, topic_id=partition.topic_id).dump()
+            for partition, offset in items
+        }
         known = self._values(values, self._client.exists_async)
         change = self._client.transaction()
         change.check(paths.member(self._group, member), -1)
@@ -181,10 +199,13 @@ class GroupDirectory:
         checked, *written = change.commit_async().get(timeout=_TIMEOUT_SECONDS)
         if isinstance(checked, self._errors.NoNodeError):
             raise NotAMemberError(member)
-        for outcome in written:
-            if isinstance(outcome, Exception):
-                self._prepared.clear()  # a directory was removed: the next commit makes it again
-                raise outcome
+        failed = next((one for one in written if isinstance(one, Exception)), None)
+        if failed is not None:
+            self._prepared.clear()  # a directory was removed, with its topic: it is made again
+            if not again:
+                raise failed
+            self._commit(member, items, again=False)
+            return
         self.writes += len(values)
 
     def _owner(self, partition: RegisteredPartition) -> str:

@@ -252,9 +252,12 @@ class ZooKeeperMember:
             raise NotAMemberError(self.name)
         streams = {name: wanted(node, view.topics) for name, node in view.members.items()}
         topics = {topic for topic in streams[self.name] if streams[self.name][topic]}
-        partitions = self.directory.partitions(topics, view.brokers, self._on_event)
+        partitions, ids = self.directory.partitions(topics, view.brokers, self._on_event)
         assigned = assignment_of(self.name, partitions, streams)
-        return {RegisteredPartition(*key): stream for key, stream in assigned.items()}
+        return {
+            RegisteredPartition(topic, partition, ids[topic]): stream
+            for (topic, partition), stream in assigned.items()
+        }
 
     def _release(self, claims: set[RegisteredPartition]) -> None:
         """Stop the streams of partitions, commit, and delete the claims."""

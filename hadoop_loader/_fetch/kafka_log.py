@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -116,10 +116,9 @@ class KafkaLog:
         self, topics: Mapping[str, Sequence[int]]
     ) -> Mapping[str, Mapping[int, Watermarks]]:
         """See Log.watermarks."""
-        from confluent_kafka import admin
+        from headworks._kafka.log_offsets import EARLIEST, LATEST
 
-        spec: Any = vars(admin)["OffsetSpec"]
-        low, high = self._offsets(topics, spec.earliest(), spec.latest())
+        low, high = self._offsets(topics, EARLIEST), self._offsets(topics, LATEST)
         if not low.keys() & high.keys() and (asked := sum(map(len, topics.values()))):
             raise UnreachableError(
                 f"broker {self._bootstrap}: no leader answers for any of {asked} partitions",
@@ -127,7 +126,7 @@ class KafkaLog:
             )
         return {
             topic: {
-                # Asked at the same time: retention may have passed the end reported.
+                # Asked one after the other: retention may have passed the end.
                 p: Watermarks(low[topic, p], max(low[topic, p], high[topic, p]))
                 for p in partitions
                 if (topic, p) in low and (topic, p) in high
@@ -153,41 +152,27 @@ class KafkaLog:
 
     def offsets_at(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
         """See Log.offsets_at."""
-        from confluent_kafka import admin
+        from headworks._kafka.log_offsets import LATEST, at_time
 
-        spec: Any = vars(admin)["OffsetSpec"]
         asked = {topic: partitions}
-        found, ends = self._offsets(asked, spec.for_timestamp(time_ms), spec.latest())
+        found, ends = self._offsets(asked, at_time(time_ms)), self._offsets(asked, LATEST)
         if away := sorted({(topic, p) for p in partitions} - (found.keys() & ends.keys())):
             raise no_leader_error(topic, [p for _, p in away])
         return {p: found[topic, p] if found[topic, p] >= 0 else ends[topic, p] for p in partitions}
 
     def _offsets(
-        self, topics: Mapping[str, Sequence[int]], *specs: Any
-    ) -> list[dict[tuple[str, int], int]]:
-        """Return the offsets that leaders report for each spec; no leader, no offset."""
-        from confluent_kafka import IsolationLevel, TopicPartition
+        self, topics: Mapping[str, Sequence[int]], spec: Any
+    ) -> Mapping[tuple[str, int], int]:
+        """Return the offsets that leaders report; no leader, no offset."""
+        from headworks._kafka.log_offsets import list_offsets
 
-        places = [TopicPartition(t, p) for t, ps in topics.items() for p in ps]
-        if not places:
-            return [{} for _ in specs]
-        asked = [
-            self._admin.list_offsets(
-                dict.fromkeys(places, spec),
-                isolation_level=IsolationLevel.READ_COMMITTED,  # as the fetches
-                request_timeout=self._timeout,
-            )
-            for spec in specs
-        ]
-        return [
-            {
-                (at.topic, at.partition): offset
-                for at, future in futures.items()
-                if (offset := self._checked(lambda f=future: _offset_of_leader(f.result)))
-                is not None
-            }
-            for futures in asked
-        ]
+        places = [(topic, partition) for topic, found in topics.items() for partition in found]
+        # committed only, as the fetches
+        listed = list_offsets(self._admin, places, spec, timeout=self._timeout, committed=True)
+        for error in listed.errors.values():
+            if error.args[0].code() not in _no_leader_codes():
+                raise unreachable_error(self._bootstrap, error)
+        return listed.offsets
 
     def _checked(self, ask: Any) -> Any:
         from confluent_kafka import KafkaException
@@ -325,23 +310,15 @@ class KafkaFetcher:
         return messages, done, damaged
 
 
-def _offset_of_leader(result: Callable[[], Any]) -> int | None:
-    """Return the offset that a leader reported; None if there is no leader."""
-    from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
+def _no_leader_codes() -> tuple[int, ...]:
+    """Return the codes that say that a partition has no leader now."""
+    from confluent_kafka import KafkaError
 
-    none = (
+    return (
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError._NOENT,  # none of the requested partitions has one
     )
-    try:
-        offset: int = result().offset
-    except KafkaException as error:
-        if error.args[0].code() in none:
-            return None
-        raise
-    # librdkafka reports no error for a leader that is known and does not answer.
-    return None if offset == OFFSET_INVALID else offset
 
 
 def _is_end(error: Any) -> bool:

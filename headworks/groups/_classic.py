@@ -167,16 +167,11 @@ class ClassicGroups:
             for number in sorted(known[topic].partitions)
         ]
 
-    def results_of(self, what: str, futures: Mapping[T, Future[Any]]) -> dict[T, Any]:
-        """Return the results of the client's futures, without those of missing partitions."""
-        found = {}
-        for key, future in futures.items():
-            try:
-                found[key] = future.result(_TIMEOUT_SECONDS)
-            except KafkaException as error:
-                if error.args[0].code() not in _ABSENT_PARTITION_ERRORS:
-                    raise self._error(what, error) from None
-        return found
+    def check(self, what: str, errors: Iterable[KafkaException]) -> None:
+        """Raise the first of the client's errors that is not of a missing partition."""
+        for error in errors:
+            if error.args[0].code() not in _ABSENT_PARTITION_ERRORS:
+                raise self._error(what, error)
 
     @property
     def admin(self) -> AdminClient:

@@ -57,11 +57,7 @@ class DecentralizedGroups:
         found = []
         for name, ids, owned, committed in zip(names, members, owners, offsets, strict=True):
             owner_of = {partition: value.decode() for (partition, _), value in owned.items()}
-            offset_of = {
-                partition: OffsetNode.load(value, path).offset
-                for (partition, path), value in committed.items()
-                if value
-            }
+            offset_of = self._offsets_of(committed)
             own = tuple(_member(paths.name_of(one), owner_of) for one in sorted(ids or ()))
             state, positions = "stable" if own else "empty", positions_of(owner_of, offset_of)
             found.append(
@@ -72,18 +68,19 @@ class DecentralizedGroups:
     def set_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets for a group without members; RefusedError if it has some."""
         self._refuse_active(name, "moved")
-        brokers = self._brokers_of({partition.topic for partition in offsets})
+        topics = self._topics({partition.topic for partition in offsets})
         items = sorted(offsets.items())
         values: dict[str, bytes] = {}
         for partition, offset in items:
-            assigned = brokers.get(partition.topic, ())
-            if not 0 <= partition.partition < len(assigned):
+            topic = topics.get(partition.topic, TopicNode(()))
+            if not 0 <= partition.partition < len(topic.assignment):
                 raise UsageError(
                     f"there is no partition {partition.partition} of topic {partition.topic!r}",
                     fix="see `headworks topic list`",
                 )
-            where = (name, partition.topic, assigned[partition.partition], partition.partition)
-            values[paths.offset(*where)] = OffsetNode(offset).dump()
+            broker = topic.assignment[partition.partition]
+            path = paths.offset(name, partition.topic, broker, partition.partition)
+            values[path] = OffsetNode(offset, topic_id=topic.topic_id).dump()
         for path in sorted({path.rpartition("/")[0] for path in values} | {paths.members(name)}):
             self._client.ensure_path(path)
         known = dict(zip(values, self._all(self._client.exists_async, values), strict=True))
@@ -109,11 +106,29 @@ class DecentralizedGroups:
                 fix="stop its consumers first",
             )
 
-    def _brokers_of(self, topics: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    def _offsets_of(
+        self, committed: Mapping[tuple[TopicPartition, str], bytes]
+    ) -> dict[TopicPartition, int]:
+        """Return the offsets, but not those of earlier topics of the same names."""
+        nodes = {
+            partition: OffsetNode.load(value, path)
+            for (partition, path), value in committed.items()
+            if value
+        }
+        topics = self._topics({partition.topic for partition in nodes})
+        return {
+            partition: node.offset
+            for partition, node in nodes.items()
+            if partition.topic not in topics
+            or topics[partition.topic].topic_id in (None, node.topic_id)
+            or node.topic_id is None
+        }
+
+    def _topics(self, topics: Iterable[str]) -> dict[str, TopicNode]:
         names = sorted(topics)
         nodes = self._all(self._client.get_async, [paths.topic(name) for name in names])
         return {
-            name: TopicNode.load(node[0], paths.topic(name)).assignment
+            name: TopicNode.load(node[0], paths.topic(name))
             for name, node in zip(names, nodes, strict=True)
             if node is not None
         }

@@ -20,6 +20,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from headworks._kafka.client_properties import client_properties
 from headworks._kafka.clients import KafkaConsumer
+from headworks._kafka.log_offsets import EARLIEST, LATEST, at_time, list_offsets
 from headworks.groups._classic import ClassicGroups
 from headworks.groups._model import PartitionOffset, TopicPartition
 
@@ -28,8 +29,6 @@ _MAX_REMEMBERED_OFFSETS = 100_000
 _CONSUME_SECONDS = 0.1
 _MAX_MESSAGES = 500
 _NEARBY_OFFSETS = 500
-_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class LogBounds(NamedTuple):
@@ -47,8 +46,8 @@ class LogOffsets:
 
     def of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
         """Return the bounds of logs, without partitions that are missing or have no leader now."""
-        starts = self._ask(partitions, _EARLIEST)
-        ends = self._ask(partitions, _LATEST)
+        starts = self._ask(partitions, EARLIEST)
+        ends = self._ask(partitions, LATEST)
         return {
             partition: LogBounds(starts[partition], ends[partition])
             for partition in starts.keys() & ends.keys()
@@ -58,18 +57,15 @@ class LogOffsets:
         self, partitions: Collection[TopicPartition], timestamp: int
     ) -> dict[TopicPartition, int]:
         """Return the offset of the first message at or after a time in ms, if there is one."""
-        found = self._ask(partitions, OffsetSpec.for_timestamp(timestamp))
+        found = self._ask(partitions, at_time(timestamp))
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     def _ask(
         self, partitions: Collection[TopicPartition], spec: OffsetSpec
     ) -> dict[TopicPartition, int]:
-        if not partitions:
-            return {}
-        asked = {confluent_kafka.TopicPartition(*partition): spec for partition in partitions}
-        futures = self._broker.admin.list_offsets(asked, request_timeout=_TIMEOUT_SECONDS)
-        found = self._broker.results_of("look up the log offsets", futures)
-        return {TopicPartition(p.topic, p.partition): told.offset for p, told in found.items()}
+        listed = list_offsets(self._broker.admin, partitions, spec, timeout=_TIMEOUT_SECONDS)
+        self._broker.check("look up the log offsets", listed.errors.values())
+        return {TopicPartition(*place): offset for place, offset in listed.offsets.items()}
 
 
 class TimestampLookup:

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
-from hadoop_loader._fetch.kafka_log import KafkaLog, _offset_of_leader
+from hadoop_loader._fetch.kafka_log import KafkaLog
 from hadoop_loader._fetch.position import RewindPosition
 from hadoop_loader._fetch.ranges import Watermarks
 from hadoop_loader._operations.audit_counts import CommitCountsPublisher
@@ -23,6 +23,7 @@ from hadoop_loader._operations.rewind import Rewind
 from hadoop_loader._operations.status import warehouse_status
 from hadoop_loader._tasks.load_task import LoadTask, TaskManifest, run_load_task
 from headworks._kafka.client_properties import client_properties
+from headworks._kafka.log_offsets import EARLIEST, LATEST
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
 from headworks.registry_client import RegistryClient
@@ -101,25 +102,6 @@ def test_a_rewind_leaves_nothing_out(world: World) -> None:
     assert report.topics[0].offsets == {2: (1, 3)}
 
 
-@pytest.mark.parametrize(
-    ("answer", "offset"),
-    [
-        (7, 7),
-        (-1, -1),  # no record is as late as the time that was asked for
-        (OFFSET_INVALID, None),
-        (KafkaError(KafkaError.LEADER_NOT_AVAILABLE), None),
-        (KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION), None),
-    ],
-)
-def test_only_a_leader_s_answer_is_an_offset(answer: Any, offset: int | None) -> None:
-    def result() -> Any:
-        if isinstance(answer, KafkaError):
-            raise KafkaException(answer)
-        return SimpleNamespace(offset=answer)
-
-    assert _offset_of_leader(result) == offset
-
-
 def test_a_partition_that_is_emptied_while_it_is_asked_for_has_an_end_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -128,15 +110,13 @@ def test_a_partition_that_is_emptied_while_it_is_asked_for_has_an_end_all_the_sa
 
         def list_offsets(self, asked: dict[Any, Any], **_: object) -> dict[Any, Any]:
             # The answer about the end is older than what retention removed.
-            told = {"earliest": 12, "latest": 10}
+            told = {EARLIEST: 12, LATEST: 10}
             return {
-                at: SimpleNamespace(result=lambda s=spec: SimpleNamespace(offset=told[s]))
+                at: SimpleNamespace(result=lambda _, s=spec: SimpleNamespace(offset=told[s]))
                 for at, spec in asked.items()
             }
 
-    spec = SimpleNamespace(earliest=lambda: "earliest", latest=lambda: "latest")
     monkeypatch.setattr("confluent_kafka.admin.AdminClient", Broker)
-    monkeypatch.setattr("confluent_kafka.admin.OffsetSpec", spec)
     log = KafkaLog({"bootstrap.servers": "b:1"})
     assert log.watermarks({"clicks": [0]}) == {"clicks": {0: Watermarks(12, 12)}}
 

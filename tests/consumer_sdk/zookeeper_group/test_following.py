@@ -29,12 +29,12 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield running.address
 
 
-def broker(folder: Path, zookeeper: str, port: int) -> child_process.Service:
+def broker(folder: Path, zookeeper: str, port: int, number: int = 1) -> child_process.Service:
     """The only broker there is, at this port."""
     return child_process.start(
         [
             *("broker", "start", "--listen", f"127.0.0.1:{port}", "--data-dir", str(folder)),
-            *("--zookeeper", zookeeper, "--broker-id", "1"),
+            *("--zookeeper", zookeeper, "--broker-id", str(number)),
         ]
     )
 
@@ -85,11 +85,14 @@ def test_all_brokers_are_replaced_while_clients_run(
 
 
 def consumer(
-    zookeeper: str, registry: child_process.Service, membership: Literal["broker", "zookeeper"]
+    zookeeper: str,
+    registry: child_process.Service,
+    membership: Literal["broker", "zookeeper"],
+    topic: str = TOPIC,
 ) -> Consumer[dict[str, Any]]:
     return Consumer(
         group=f"by-{membership}",
-        topics=[TOPIC],
+        topics=[topic],
         zookeeper=zookeeper,
         membership=membership,
         registry=registry.url,
@@ -97,11 +100,13 @@ def consumer(
     )
 
 
-def send(producer: confluent_kafka.Producer, encode: Any, numbers: range) -> None:
+def send(
+    producer: confluent_kafka.Producer, encode: Any, numbers: range, topic: str = TOPIC
+) -> None:
     refused: list[str] = []
     for number in numbers:
         producer.produce(
-            TOPIC,
+            topic,
             encode(number),
             partition=number % 4,
             on_delivery=lambda error, _: refused.append(str(error)) if error else None,
@@ -121,3 +126,33 @@ def read(reading: Consumer[dict[str, Any]], numbers: range) -> None:
         return not missing
 
     eventually(f"numbers {numbers}", all_read, 120)
+
+
+def test_a_topic_that_is_made_again_is_read_from_its_beginning(
+    zookeeper: str, registry: child_process.Service, tmp_path: Path
+) -> None:
+    """A member reads on over it, and one that starts later has no offset there."""
+    topic = "made-again"
+    with broker(tmp_path, zookeeper, free_ports(1)[0], 2) as running:
+        admin = AdminClient({"bootstrap.servers": running.address})
+        producer = confluent_kafka.Producer({"bootstrap.servers": running.address, "log_level": 2})
+        encode = encoder(registry.url, topic)
+
+        def make_again() -> None:
+            admin.delete_topics([topic])[topic].result(60)
+            eventually("the end of the topic", lambda: topic not in admin.list_topics().topics)
+            admin.create_topics([NewTopic(topic, 4, 1)])[topic].result(60)
+
+        admin.create_topics([NewTopic(topic, 4, 1)])[topic].result(60)
+        with consumer(zookeeper, registry, "zookeeper", topic) as member:
+            send(producer, encode, range(100, 140), topic)
+            read(member, range(100, 140))
+            member.commit()
+            make_again()
+            send(producer, encode, range(200, 220), topic)
+            read(member, range(200, 220))
+            member.commit()
+        make_again()
+        send(producer, encode, range(300, 308), topic)
+        with consumer(zookeeper, registry, "zookeeper", topic) as member:
+            read(member, range(300, 308))

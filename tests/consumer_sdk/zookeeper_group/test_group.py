@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from typer.testing import CliRunner
@@ -436,3 +437,25 @@ def test_who_is_no_member_any_more_writes_nothing(cluster: Cluster) -> None:
                 write()
         assert directory.offsets([place]) == {place: 9}
         assert directory.claim("heir:2", [place], print) == ([], {place: "old:1"})
+
+
+def test_an_offset_is_of_one_topic_and_not_of_the_next_with_its_name(cluster: Cluster) -> None:
+    topic, group = cluster.topic(), "recreated"
+    broker_partition = BrokerPartition(BROKER, 0)
+    old, new, unknown = (
+        RegisteredPartition(topic, broker_partition, topic_id)
+        for topic_id in (uuid4(), uuid4(), None)
+    )
+    with open_session(cluster.zookeeper.address) as session:
+        directory = GroupDirectory(session, group)
+        directory.join("member:1", subscription([topic], None, None))
+        directory.commit("member:1", {old: 5})
+        assert directory.offsets([old]) == {old: 5}
+        assert directory.offsets([new]) == {}
+        assert directory.offsets([unknown]) == {unknown: 5}
+        directory.commit("member:1", {unknown: 7})  # as releases without topic ids wrote it
+        assert directory.offsets([new]) == {new: 7}
+        path = paths.group_topic_offsets(group, topic)
+        session.client.delete(path, recursive=True)  # as a broker does with a deleted topic
+        directory.commit("member:1", {new: 9})
+        assert directory.offsets([new]) == {new: 9}
