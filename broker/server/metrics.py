@@ -162,7 +162,7 @@ class _Collector:
                 "Taken by requests.",
             ),
             ("headworks_broker_request_memory_limit_bytes", memory.size, "What requests may take."),
-            ("headworks_broker_held_reply_bytes", held, "ReplyCache that clients have not read."),
+            ("headworks_broker_held_reply_bytes", held, "Replies that clients have not read."),
         ):
             yield GaugeMetricFamily(name, text, value=value)
         flushes = HistogramMetricFamily(
@@ -292,12 +292,28 @@ class _Collector:
         began = [one.started_ms / 1000 for one in transactions.ongoing()]
         oldest = self._node.clock() - min(began) if began else 0.0
         counters = transactions.counters
-        yield GaugeMetricFamily("broker_transactions_open", "Not ended yet.", value=len(began))
-        yield GaugeMetricFamily("broker_transaction_oldest_seconds", "Its age.", value=oldest)
+        yield GaugeMetricFamily(
+            "headworks_broker_transactions_open", "Not ended yet.", value=len(began)
+        )
+        yield GaugeMetricFamily(
+            "headworks_broker_transaction_oldest_seconds", "Its age.", value=oldest
+        )
         for name, amount, text in (
-            ("broker_transactions_committed", counters.committed, "Committed transactions."),
-            ("broker_transactions_aborted", counters.aborted, "Aborted, for whatever reason."),
-            ("broker_producers_fenced", counters.fenced, "Producers whose epoch was ended."),
+            (
+                "headworks_broker_transactions_committed",
+                counters.committed,
+                "Committed transactions.",
+            ),
+            (
+                "headworks_broker_transactions_aborted",
+                counters.aborted,
+                "Aborted, for whatever reason.",
+            ),
+            (
+                "headworks_broker_producers_fenced",
+                counters.fenced,
+                "Producers whose epoch was ended.",
+            ),
         ):
             yield CounterMetricFamily(name, text, value=amount)
 

@@ -391,14 +391,14 @@ def test_the_metrics_show_transactions(tmp_path: Path, new_name: Callable[[], st
             producer.flush()
             if end is not None:
                 end(DEADLINE)
-        assert shown("broker_transactions_open") == 1
-        eventually(lambda: shown("broker_transaction_oldest_seconds") > 0)
+        assert shown("headworks_broker_transactions_open") == 1
+        eventually(lambda: shown("headworks_broker_transaction_oldest_seconds") > 0)
         transactional(process.address, "tx")
-        assert shown("broker_transactions_open") == 0
-        assert shown("broker_transaction_oldest_seconds") == 0
-        assert shown("broker_transactions_committed_total") == 1
-        assert shown("broker_transactions_aborted_total") == 2
-        assert shown("broker_producers_fenced_total") == 1
+        assert shown("headworks_broker_transactions_open") == 0
+        assert shown("headworks_broker_transaction_oldest_seconds") == 0
+        assert shown("headworks_broker_transactions_committed_total") == 1
+        assert shown("headworks_broker_transactions_aborted_total") == 2
+        assert shown("headworks_broker_producers_fenced_total") == 1
 
 
 def test_what_is_written_without_a_transaction_is_refused(address: str, topic: str) -> None:
