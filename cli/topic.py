@@ -14,6 +14,7 @@ from headworks._cli.broker_address import (
     bootstrap_servers,
     cluster_metadata,
     missing_topic_error,
+    topic_metadata,
     topics_metadata,
 )
 from headworks._cli.options import BootstrapOption, RegistryOption
@@ -72,7 +73,8 @@ def create(
     admin = admin_client(address)
     wanted = NewTopic(topic, partitions, config=configs)
     _wait(admin.create_topics([wanted]), address, f"create {topic}")
-    print_status(f"created {topic} with {partitions} partitions")
+    noun = "partition" if partitions == 1 else "partitions"
+    print_status(f"created {topic} with {partitions} {noun}")
 
 
 def _require_subject(url: str, subject: str) -> None:
@@ -140,10 +142,10 @@ def delete(
     bootstrap: BootstrapOption = None,
 ) -> None:
     """Delete a topic and all its messages."""
+    address = bootstrap_servers(bootstrap)
+    topic_metadata(address, topic)  # raises for a topic that does not exist
     if not yes:
         typer.confirm(f"delete {topic} and all its messages?", abort=True, err=True)
-    address = bootstrap_servers(bootstrap)
-    topics_metadata(address)
     admin = admin_client(address)
     _wait(admin.delete_topics([topic]), address, f"delete {topic}")
     print_status(f"deleted {topic}")

@@ -24,6 +24,8 @@ from fastavro.schema import SchemaParseException
 
 from consumer_sdk._event_program import event_decoder
 from consumer_sdk._generated_decoder import DATUM_ERRORS, Decode
+from headworks._decoding.datum_check import DatumCheck
+from headworks._decoding.primitives import BadDatumError
 from headworks._wire import HEADER_SIZE, unframe
 from headworks.codec._event import EventType
 from headworks.errors import HeadworksError, RefusedError, SchemaError
@@ -60,7 +62,9 @@ class Decoder:
         self._versions: dict[int, int | None] = {}
         # Makes the decoding function of a writer's schema.
         self._compile: Callable[[str], Decode] = _to_dicts
+        self._class: str | None = None
         if event_type is not None:
+            self._class = event_type.name
             reader, types = parse(event_type.schema), event_type.types
             self._compile = lambda text: event_decoder(parse(text, strict=False), reader, types)
 
@@ -79,15 +83,27 @@ class Decoder:
         try:
             return decode(value, HEADER_SIZE), schema_id
         except _BAD_DATA as error:
-            raise DecodeError(
-                f"the bytes are not an event of schema {schema_id}: {_reason(error)}"
-            ) from error
+            raise self._error(value[HEADER_SIZE:], schema_id, error) from error
 
     def version(self, schema_id: int) -> int | None:
         """Return the version of a schema in the topic's subject; None if it has none there."""
         if schema_id not in self._versions:
             self._versions[schema_id] = self._registry.version_of(schema_id, self._subject)
         return self._versions[schema_id]
+
+    def _error(self, datum: bytes, schema_id: int, error: Exception) -> DecodeError:
+        """Return the error for bytes that did not decode: of the message, or of an older class."""
+        reason = _reason(error)
+        if self._class is not None and isinstance(error, BadDatumError):
+            writer = parse(self._registry.schema_text(schema_id), strict=False)
+            if DatumCheck(writer).explain(datum) is None:
+                return DecodeError(
+                    f"the event is good, and class {self._class} cannot read its schema"
+                    f" {schema_id}: {reason}",
+                    fix="generate the classes again with `headworks gen`, and deploy this program;"
+                    " it then reads this message and those behind it, so skip none",
+                )
+        return DecodeError(f"the bytes are not an event of schema {schema_id}: {reason}")
 
     def _fetch(self, schema_id: int) -> Decode:
         try:

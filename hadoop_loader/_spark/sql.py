@@ -95,4 +95,6 @@ def query(address: str, statement: str, *, database: str = "default") -> QueryRe
 def _server_message(error: Exception) -> str:
     status = getattr(error.args[0], "status", None) if error.args else None
     message = getattr(status, "errorMessage", None) or str(error)
-    return str(message).splitlines()[0]
+    lines = [line.strip() for line in str(message).splitlines() if line.strip()] or ["no reason"]
+    more = lines[1:2] if lines[0].endswith(":") else []  # Spark names a class on the first line
+    return " ".join([lines[0], *more])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hadoop_loader._config import WarehouseConfig
+from hadoop_loader._spark.sql import _server_message
 from headworks._cli.sql import sql
 from headworks.errors import UsageError
 
@@ -43,3 +44,18 @@ def test_options_name_another_warehouse_master_and_metastore(
         sql("SELECT 1", warehouse=folder, master="yarn", metastore="thrift://m:9083")
     assert (str(seen[0].root), seen[0].master) == (folder, "yarn")
     assert seen[0].metastore_uri == "thrift://m:9083"
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        (
+            "ParseException:\n[PARSE_SYNTAX_ERROR] near 'SELEC'\n\n== SQL ==",
+            "ParseException: [PARSE_SYNTAX_ERROR] near 'SELEC'",
+        ),
+        ("Table not found: orders\nat line 1", "Table not found: orders"),
+        ("", "no reason"),
+    ],
+)
+def test_a_failed_query_shows_its_reason(told: str, shown: str) -> None:
+    assert _server_message(Exception(told)) == shown

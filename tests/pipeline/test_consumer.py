@@ -233,6 +233,10 @@ def test_topics_on_the_command_line(broker: Service, registry: Service) -> None:
     assert "refused to create made-by-hand" in again.stderr
     assert run("topic", "delete", name, "--yes").returncode == 0
     until(lambda: name not in run("topic", "list").stdout)
+    gone = run("topic", "delete", name)
+    assert gone.returncode == 2
+    assert f"there is no topic '{name}'" in gone.stderr
+    assert "delete made-by-hand and all" not in gone.stderr, "it must look before it asks"
 
 
 def test_a_topic_is_created_with_its_configs(broker: Service, registry: Service) -> None:
