@@ -81,11 +81,19 @@ def _without_known(
     connection: Connection, increments: Iterable[Increment]
 ) -> list[tuple[bytes, Increment]]:
     by_id = {id_bytes(one.id): one for one in increments}
-    column = tables.increments.c.id
-    for ids in _chunks(list(by_id)):
-        for known in connection.scalars(select(column).where(column.in_(ids))):
-            del by_id[bytes(known)]
+    for known in known_ids(connection, [one.id for one in by_id.values()]):
+        del by_id[id_bytes(known)]
     return list(by_id.items())
+
+
+def known_ids(connection: Connection, ids: Sequence[str]) -> set[str]:
+    """Return the ids of increments that the store has counted, and not yet removed."""
+    by_bytes = {id_bytes(one): one for one in ids}
+    column, found = tables.increments.c.id, set[str]()
+    for some in _chunks(list(by_bytes)):
+        known = connection.scalars(select(column).where(column.in_(some)))
+        found.update(by_bytes[bytes(one)] for one in known)
+    return found
 
 
 def _insert(connection: Connection, new: Sequence[tuple[bytes, Increment]], read_at: int) -> None:

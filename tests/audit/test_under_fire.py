@@ -1,4 +1,4 @@
-"""The short form of `python -m tests.soak audit`: kills, pauses, cuts and copies; exact figures."""
+"""The short form of `python -m tests.soak audit`: each message, by name, in the right state."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ def test_the_audit_agrees_with_an_external_ledger(tmp_path: Path) -> None:
     assert not report.wrong, report.wrong
     assert report.doubled > 0
     assert report.lost > 0
+    assert all(report.states[state] for state in ("dropped", "quarantined", "surplus", "lost"))
+    assert report.events["producer killed for good"] > 0
     rows = count_rows(tmp_path / "warehouse")
     assert {row.topic for row in rows} >= {
         "fire.killed", "fire.cut", "fire.doubled", "fire.mirrored", "fire.gone",

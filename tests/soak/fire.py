@@ -3,9 +3,10 @@
 Three topics, so that a loss and a duplicate never hide each other: `fire.killed`, whose producers
 are killed with messages in their queues; `fire.cut`, whose log is cut off before the loader has
 read it; `fire.doubled`, into which somebody copies messages. Broker, loader and reconciler are
-killed and paused under all of them. Two more come through a mirror from a second cluster, which are
-killed and paused as well (see `fire_mirror`). In the end the audit's figures must be the ledger's,
-for every topic and window, to the message.
+killed and paused under all of them. Three more have clients that nobody comes back for, that do
+not count, or that drop messages (see `fire_clients`). Two more come through a mirror from a second
+cluster, which are killed and paused as well (see `fire_mirror`). In the end every message, by name,
+must have the fate that the audit says, for every topic and window (see `fire_fates`).
 
 Rules: every choice comes from the seed. A producer is killed between two sends, never inside one
 (it is stopped, looked at, and let go again if it is inside), so that the ledger knows what it sent.
@@ -17,28 +18,51 @@ import json
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from headworks._audit import queries
-from headworks._audit.balance import Balance
 from headworks._audit.reconciler import Reconciler
+from headworks._audit.states import DEFINITIONS
 from headworks._audit.store import AuditStore
 from headworks._cli.stack.stack import running_registry
 from headworks.registry_client import RegistryClient
+from tests.soak.fire_clients import (
+    APPLICATION,
+    DROPPED,
+    FOREIGN,
+    FOREVER,
+    QUEUE,
+    PlainClient,
+    Victims,
+    orphans,
+    vanished_wrongly,
+)
+from tests.soak.fire_fates import (
+    differences,
+    differences_forever,
+    fates_of,
+    poison_of_tables,
+    unpublished,
+)
 from tests.soak.fire_mirror import GONE, MIRRORED, Mirrored
-from tests.soak.fire_tables import SHOT, Truth, rows_of_table, truth_of
+from tests.soak.fire_tables import SHOT, rows_of_table
 from tests.soak.process import LONGEST, PATIENCE, Broker, Child, wait_until
 
 _KILLED, _CUT, _DOUBLED = "fire.killed", "fire.cut", "fire.doubled"
-_TOPICS = (_KILLED, _CUT, _DOUBLED, MIRRORED)  # written to all the time
+_TOPICS = (_KILLED, _CUT, _DOUBLED, MIRRORED)  # written to all the time, by two producers
+_SOME_BYTES = 40_000  # of a journal
+_SINGLE = (FOREIGN, DROPPED, FOREVER)  # by one
+_ALL = (*_TOPICS, *_SINGLE, GONE)
+# The state of a message that is missing, by the way in which its topic is hurt.
+_MISSING = {_CUT: "lost", GONE: "lost"}
 
 
 @dataclass(slots=True)
@@ -49,6 +73,7 @@ class Report:
     lines: list[str] = field(default_factory=list)
     lost: int = 0
     doubled: int = 0
+    states: Counter[str] = field(default_factory=Counter)  # by the audit, over all topics
     wrong: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -67,8 +92,11 @@ class _Fire:
         self.broker = Broker(folder / "broker", "--default-partitions", "2")
         self.broker.start()
         self.mirrored = Mirrored(folder, self.broker, registry, self.chance)
-        self.schemas = {topic: self._register(topic) for topic in (*_TOPICS, GONE)}
+        self.schemas = {topic: self._register(topic) for topic in _ALL}
         self.producers = [self._producer(topic, i) for topic in _TOPICS for i in range(2)]
+        self.producers += [self._producer(topic, 0) for topic in _SINGLE]
+        self.victims = Victims(lambda number: self._producer(FOREVER, number))
+        self.plain = PlainClient(folder, self.broker.address, registry, self.chance)
         self.loader = Child(self._load(spark), folder / "loader.log")
         self._committed = 0
         reconcile = ["headworks._cli", "audit", "run", "--store", self.store]
@@ -89,7 +117,9 @@ class _Fire:
         broker = self.mirrored.source if topic in (MIRRORED, GONE) else self.broker
         where = [broker.address, self.registry, topic, str(self.schemas[topic])]
         seed = str(self.chance.randrange(1 << 30))
-        command = ["tests.soak.fire_producer", *where, str(state), str(journal), seed]
+        queue = str(QUEUE if topic == DROPPED else 100_000)
+        name = APPLICATION if topic == FOREVER else "fire"
+        command = ["tests.soak.fire_producer", *where, str(state), str(journal), seed, queue, name]
         before = _size(journal)
         return Child(command, self.folder / "producers.log", ready=lambda: _size(journal) > before)
 
@@ -117,6 +147,9 @@ class _Fire:
             (1, "reconciler paused", lambda: self._pause(self.reconciler)),
             (3, "log cut off", self._cut),
             (3, "messages copied", self._copy),
+            (2, "producer killed for good", self._kill_for_good),
+            (2, "plain client", lambda: self.plain.write("p")),
+            (2, "poison", lambda: self.plain.write("x")),
             *self.mirrored.evils,
         ]
         turns = [evil for evil in evils for _ in range(evil[0])]
@@ -159,17 +192,20 @@ class _Fire:
         if hung:
             os.kill(self.broker.pid, signal.SIGSTOP)
             time.sleep(0.3)
-        while True:
-            child.signal(signal.SIGSTOP)
-            wait_until(lambda: _state(child.process.pid) in "TZ")
-            if not _inside_a_send(journal):
-                break
-            child.signal(signal.SIGCONT)
-            time.sleep(0.001)
+        _stop_between_sends(child, journal)
         child.kill()
         if hung:
             os.kill(self.broker.pid, signal.SIGCONT)
         self.producers[number] = self._producer(_KILLED, number)
+
+    def _kill_for_good(self) -> bool:
+        """Not before it has counted something."""
+        if _size(self._journal(FOREVER, self.victims.number)) < _SOME_BYTES:
+            return False
+        self.victims.kill(
+            lambda child, number: _stop_between_sends(child, self._journal(FOREVER, number))
+        )
+        return True
 
     def _kill_broker(self) -> None:
         self.broker.kill()
@@ -212,7 +248,7 @@ class _Fire:
 
     def settle(self, *, spark: bool) -> None:
         """Let everything come to its end."""
-        self._end_all(self.producers)
+        self._end_all([*self.producers, self.victims.living])
         self.mirrored.rest()
         self.producers.append(self._producer(GONE, 0))
         self._publish_leftovers()
@@ -244,10 +280,9 @@ class _Fire:
         store = AuditStore(self.store)
         with Reconciler(self.broker.address, self.registry, store) as reconciler:
             reconciler.settle()
-        for topic in (*_TOPICS, GONE):
-            rows = rows_of_table(self.root / topic.replace(".", "_"))
-            truth = truth_of(self.folder, topic, rows)
-            self._compare(topic, truth, queries.balances(store, "hadoop", topic))
+        for topic in _ALL:
+            self._compare(store, topic)
+        self.report.wrong += vanished_wrongly(store, orphans(self.folder))
         for topic in (MIRRORED, GONE):
             wrong, line = self.mirrored.compare(store, topic)
             self.report.wrong += wrong
@@ -257,29 +292,28 @@ class _Fire:
         self.report.lines.append(f"commits of the loader: {self._commits()}")
         store.close()
 
-    def _compare(self, topic: str, truth: Truth, balances: list[Any]) -> None:
-        mine = {row.window_start: row for row in balances}
-        for window in sorted({*truth.sent, *mine}):
-            ledger = (truth.sent[window], truth.lost[window], truth.doubled[window])
-            row = mine.get(window)
-            # By name: a message that an acknowledged producer counted is lost, one of a killed
-            # producer is unresolved, and a copy by a client that does not count is a surplus.
-            audit = (_expected(row), row.lost + row.unresolved, row.surplus) if row else (0, 0, 0)
-            if audit != ledger or (row and (row.waiting or row.duplicated)):
-                said = f"{topic} {window}: sent, lost, doubled are {ledger}, by the audit {audit}"
-                self.report.wrong.append(said)
-        sums = sum(truth.sent.values()), sum(truth.lost.values()), sum(truth.doubled.values())
-        self.report.lost += sums[1]
-        self.report.doubled += sums[2]
-        shown = sum(map(_expected, balances)), sum(r.lost + r.unresolved for r in balances)
-        self.report.lines.append(
-            f"{topic}: ledger sent {sums[0]}, lost {sums[1]}, doubled {sums[2]}; audit sent "
-            f"{shown[0]}, lost {shown[1]}, doubled {sum(r.surplus for r in balances)}"
-        )
+    def _compare(self, store: AuditStore, topic: str) -> None:
+        rows = rows_of_table(self.root / topic.replace(".", "_"))
+        poisoned = poison_of_tables(self.root, topic)
+        missing = _MISSING.get(topic, "unresolved")
+        fates = fates_of(self.folder, topic, rows, poisoned, missing)
+        balances = queries.balances(store, "hadoop", topic)
+        if topic == FOREVER:
+            unknown = unpublished(store, orphans(self.folder))
+            self.report.lines.append(f"{topic}: {unknown.total()} attempts were never reported")
+            self.report.wrong += differences_forever(topic, fates, balances, unknown)
+        else:
+            self.report.wrong += differences(topic, fates, balances)
+        self.report.lost += fates.total(missing)
+        self.report.doubled += fates.total("surplus")
+        for state in DEFINITIONS:
+            self.report.states[state] += sum(getattr(row, state) for row in balances)
+        told = ", ".join(f"{n} {s}" for s in DEFINITIONS if (n := fates.total(s)))
+        self.report.lines.append(f"{topic}, by name: {told}")
 
     def put_out(self) -> None:
         """End everything."""
-        for child in (*self.producers, self.loader, self.reconciler):
+        for child in (*self.producers, self.victims.living, self.loader, self.reconciler):
             if child.process.poll() is None:
                 child.kill()
         self.mirrored.put_out()
@@ -316,10 +350,6 @@ class _consumer:  # noqa: N801
         self._it.close()
 
 
-def _expected(row: Balance) -> int:
-    return row.attempted - row.dropped - row.failed
-
-
 def _marks(consumer: Consumer, topic: str) -> list[tuple[int, int, int]]:
     found = consumer.list_topics(topic, timeout=PATIENCE).topics[topic]
     if found.error is not None:
@@ -340,6 +370,17 @@ def _filled(consumer: Consumer, topic: str) -> list[tuple[int, int, int]]:
 
 def _size(journal: Path) -> int:
     return journal.stat().st_size if journal.exists() else 0
+
+
+def _stop_between_sends(child: Child, journal: Path) -> None:
+    """Stop a producer, and let it go on until it is not inside a send."""
+    while True:
+        child.signal(signal.SIGSTOP)
+        wait_until(lambda: _state(child.process.pid) in "TZ")
+        if not _inside_a_send(journal):
+            return
+        child.signal(signal.SIGCONT)
+        time.sleep(0.001)
 
 
 def _inside_a_send(journal: Path) -> bool:

@@ -1,6 +1,8 @@
 """A producer under fire: writes down in a file of its own, before and after, what it sends.
 
-`python -m tests.soak.fire_producer BOOTSTRAP REGISTRY TOPIC SCHEMA STATE JOURNAL SEED`
+`python -m tests.soak.fire_producer BOOTSTRAP REGISTRY TOPIC SCHEMA STATE JOURNAL SEED QUEUE NAME`
+
+QUEUE is the size of its queue in messages, and NAME its application.
 
 The journal is the ledger outside the system: `>` before a send, `+` after one that took the
 message, `-` after one that dropped it. So whoever stops this process between the lines of one send
@@ -28,7 +30,7 @@ LATE_MS = 3 * 86_400_000
 
 
 def main() -> int:
-    bootstrap, registry, topic, schema, state, journal, seed = sys.argv[1:]
+    bootstrap, registry, topic, schema, state, journal, seed, queue, name = sys.argv[1:]
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     chance = Random(int(seed))
@@ -38,10 +40,12 @@ def main() -> int:
     producer = Producer(
         bootstrap,
         registry,
-        application="fire",
+        application=name,
+        queue_messages=int(queue),
         state_dir=Path(state),
         audit_every=0.3,
         close_timeout=PATIENCE,
+        registry_timeout=PATIENCE,
     )
     n = 0
     while not stop.is_set():
