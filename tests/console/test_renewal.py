@@ -140,3 +140,10 @@ def test_who_does_not_renew_gets_the_whole_page(watched: Watched) -> None:
     found = watched.client.get(PATH)
     assert "<!doctype html>" in found.text
     assert "etag" not in found.headers
+
+
+def test_browsers_are_told_to_stay_with_tls(watched: Watched) -> None:
+    plain = watched.client.get(PATH)
+    assert "strict-transport-security" not in plain.headers
+    told = watched.client.get(f"https://127.0.0.1{PATH}").headers["strict-transport-security"]
+    assert told.startswith("max-age=")
