@@ -94,5 +94,8 @@ class Sampler:
 
     def _run(self, stop: threading.Event) -> None:
         while not stop.is_set():
-            self.sample()
+            try:
+                self.sample()
+            except Exception:  # a fault of ours must not end the charts until a restart
+                _log.exception("sampling for the charts failed")
             stop.wait(_INTERVAL_SECONDS)

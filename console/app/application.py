@@ -139,7 +139,7 @@ def _http_error(request: Request, error: Exception) -> Response:
     request.state.visibility = ALL_VISIBLE
     if error.status_code == 405:
         problem: HeadworksError = UsageError(
-            f"this console only reads: it takes no {request.method}"
+            f"the console only reads, and refuses {request.method}"
         )
     else:
         problem = PageNotFoundError(f"there is no page {request.url.path}", fix="start at /")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from urllib.parse import quote
 
 from headworks._console.app.commands import headworks
 from headworks._console.app.formatting import iso
@@ -86,7 +87,7 @@ def audit(request: PageRequest) -> Page:
     found = request.sources.audits.topic(topic) if request.visibility.topic(topic) else None
     if found is None or not found.windows:
         raise PageNotFoundError(
-            f"nobody has counted messages of a topic {topic!r}",
+            f"no producer and no tier has counted messages of a topic {topic!r}",
             fix="headworks audit run keeps the counts; producers of the SDK send them",
         )
     view = audit_page(found, request.sources.now_ms(), _patience_ms(request))
@@ -106,7 +107,10 @@ def window(request: PageRequest) -> Page:
         request.sources.audits.explain(topic, start) if request.visibility.topic(topic) else None
     )
     if found is None or not (found.states or found.contributions):
-        raise PageNotFoundError(f"nobody has counted messages of {topic!r} in that window")
+        raise PageNotFoundError(
+            f"no producer and no tier has counted messages of {topic!r} in that window",
+            fix=f"see the windows at /audit/{quote(topic, safe='')}/windows",
+        )
     view = window_page(found, request.sources.now_ms(), _patience_ms(request))
     command = headworks(request.sources, "audit", "explain", names=(topic, iso(start)), at=_AUDIT)
     return Page("window.html", f"{topic} {iso(start)}", view, command)

@@ -89,7 +89,7 @@ def source_level(state: SourceState) -> str:
 def source_age(state: SourceState) -> str:
     """Return a source's name and the age of its last reading."""
     if state.age_seconds is None:
-        return f"{state.name} {'silent' if state.problem else 'being read'}"
+        return f"{state.name} {'does not answer' if state.problem else 'not read yet'}"
     return f"{state.name} {duration(state.age_seconds)} ago"
 
 

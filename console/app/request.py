@@ -92,4 +92,4 @@ async def read_form(request: Request) -> dict[str, str]:
     try:
         return dict(parse_qsl(data.decode(), keep_blank_values=True, max_num_fields=20))
     except ValueError:
-        raise UsageError("what was sent is no form of this console") from None
+        raise UsageError("the body of the request is not a form of this console") from None

@@ -68,7 +68,7 @@ def source_check(state: SourceState, link: str, *, hangs_after: float) -> Health
         says = f"no answer for {state.reading_seconds:.0f} s; it {last}"
         return HealthCheck(state.name, CheckLevel.BAD, says, link)
     if age is None:
-        return HealthCheck(state.name, CheckLevel.UNKNOWN, "it is being read", link)
+        return HealthCheck(state.name, CheckLevel.UNKNOWN, "not read yet", link)
     if age > _OLD_AFTER_SECONDS:
         return HealthCheck(state.name, CheckLevel.UNKNOWN, f"last read {age:.0f} s ago", link)
     # No age in seconds: the page would change, and be sent again, at every look.
@@ -106,7 +106,7 @@ def reconciler_check(audit: AuditSnapshot | None, now_ms: int) -> HealthCheck:
     """Return whether a reconciler keeps the audit."""
     name, link = "reconciler", "/audit"
     if audit is None:
-        return HealthCheck(name, CheckLevel.UNKNOWN, "the audit store is being read", link)
+        return HealthCheck(name, CheckLevel.UNKNOWN, "the audit store has not been read yet", link)
     if audit.checked_at is None:
         says = "no reconciler keeps the audit: start `headworks audit run`"
         return HealthCheck(name, CheckLevel.WARN, says, link)
@@ -169,7 +169,9 @@ def groups_check(groups: GroupsSnapshot | None, can_see: CanSee) -> HealthCheck:
         level = CheckLevel.BAD if bad else CheckLevel.WARN
         return HealthCheck(name, level, "; ".join(told), link)
     level = CheckLevel.UNKNOWN if groups is None else CheckLevel.GOOD
-    return HealthCheck(name, level, f"{len(lines):,} groups, none with trouble", link)
+    return HealthCheck(
+        name, level, f"{len(lines):,} group{'s' * (len(lines) != 1)}, none in trouble", link
+    )
 
 
 def quarantine_check(loads: LoadsSnapshot | None, can_see: CanSee, now_ms: int) -> HealthCheck:

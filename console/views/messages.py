@@ -113,7 +113,7 @@ def read_time(text: str) -> int | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"{text[:40]!r} is no time", fix="write it like 2026-05-01T12:00 (UTC)"
+            f"{text[:40]!r} is not a time", fix="write it like 2026-05-01T12:00 (UTC)"
         ) from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0, round(moment.timestamp() * 1000))
@@ -124,7 +124,9 @@ def read_cursor(text: str) -> Mapping[int, int] | None:
     if not text:
         return None
     if not re.fullmatch(r"\d{1,6}:\d{1,18}(,\d{1,6}:\d{1,18}){0,999}", text):
-        raise UsageError(f"{text[:40]!r} is no place in a topic", fix="begin at the topic's page")
+        raise UsageError(
+            f"{text[:40]!r} is not a position in a topic", fix="start at the topic's page"
+        )
     return {int(p): int(o) for p, _, o in (one.partition(":") for one in text.split(","))}
 
 

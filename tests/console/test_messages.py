@@ -94,8 +94,8 @@ def test_times_and_cursors() -> None:
     assert read_cursor("0:5,12:7") == {0: 5, 12: 7}
     assert read_cursor("") is None
     for wrong in ("soon", "2026-13-01"):
-        with pytest.raises(UsageError, match="is no time"):
+        with pytest.raises(UsageError, match="is not a time"):
             read_time(wrong)
     for wrong in ("5", "a:b", "1:2,", "1:-2"):
-        with pytest.raises(UsageError, match="no place"):
+        with pytest.raises(UsageError, match="not a position"):
             read_cursor(wrong)

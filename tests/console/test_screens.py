@@ -375,5 +375,20 @@ def test_an_open_message_stays_open(browser: Browser, stage: Stage, fetch: Fetch
             page.clock.run_for(6_000)
 
 
+def test_what_is_unfolded_stays_so_when_the_page_renews_itself(
+    browser: Browser, stage: Stage, fetch: Fetch
+) -> None:
+    with opened(browser) as page:
+        page.clock.install()
+        page.goto(f"{stage.url}/topics/flights/messages")
+        page.get_by_text("Partitions", exact=True).click()
+        with page.expect_response(lambda one: is_renewal(one.request)) as first:
+            page.clock.run_for(6_000)
+        assert first.value.status == 200
+        with page.expect_request(lambda one: "if-none-match" in one.headers):
+            page.clock.run_for(6_000)
+        expect(page.get_by_role("region", name="Partitions")).to_be_visible()
+
+
 def is_renewal(request: Request) -> bool:
     return "hx-request" in request.headers
