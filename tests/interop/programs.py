@@ -5,6 +5,7 @@ Rule: a program ends with the test that started it, and its output stays in its 
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -15,6 +16,7 @@ from threading import Event, Thread
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from headworks._kafka.log_offsets import LATEST, list_offsets
 from tests.interop import maven
 from tests.waiting import until
 
@@ -57,6 +59,16 @@ class Program:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def pause(self) -> None:
+        """Send SIGSTOP."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Send SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def check(self) -> None:
         """Raise AssertionError with its last words if it ended by itself."""
@@ -135,6 +147,19 @@ def create(address: str, *names: str, partitions: int = 2) -> None:
     for future in futures.values():
         future.result(PATIENCE_SECONDS)
     until(lambda: set(names) <= set(admin.list_topics(timeout=60).topics))
+
+
+def has_open_transaction(address: str, topic: str) -> bool:
+    """Return whether readers of committed messages stop before the end of a partition."""
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    places = [
+        (topic, index) for index in admin.list_topics(topic, timeout=60).topics[topic].partitions
+    ]
+    stable, end = (
+        list_offsets(admin, places, LATEST, timeout=60, committed=committed).offsets
+        for committed in (True, False)
+    )
+    return stable != end
 
 
 def messages(address: str, topic: str, *, committed: bool = True) -> list[Message]:

@@ -10,7 +10,15 @@ import pytest
 from headworks._server.child_process import Service
 from tests.interop import apache_kafka
 from tests.interop.java_client import JavaClient
-from tests.interop.programs import PATIENCE_SECONDS, Feed, Follower, Program, create, messages
+from tests.interop.programs import (
+    PATIENCE_SECONDS,
+    Feed,
+    Follower,
+    Program,
+    create,
+    has_open_transaction,
+    messages,
+)
 from tests.waiting import until
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(600)]
@@ -18,7 +26,7 @@ _SOURCE, _TARGET, _CHANGELOG = "words", "word-counts", "word-count-counts-change
 _WORDS = 20
 _PROGRESS = 100  # messages between two kills
 _SETTINGS = (
-    "commit.interval.ms=200",
+    "commit.interval.ms=500",
     "consumer.session.timeout.ms=2000",
     "consumer.heartbeat.interval.ms=300",
     "producer.transaction.timeout.ms=3000",  # of an instance that does not come back
@@ -54,6 +62,15 @@ def test_each_word_is_counted_once(
     ):
         one.start()
         counted.wait_for(_PROGRESS)
+
+        def stopped_in_a_transaction() -> bool:
+            one.pause()
+            if has_open_transaction(broker.address, _TARGET):
+                return True
+            one.resume()
+            return False
+
+        until(stopped_in_a_transaction, PATIENCE_SECONDS)
         one.kill()  # and start at once: the next life fences this one
         one.start()
         counted.wait_for(counted.count + _PROGRESS)
