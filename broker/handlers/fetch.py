@@ -120,7 +120,8 @@ class Fetch:
             if read.error:
                 self._client.count_error(_FETCH, read.error)
             elif read.slice is not None:
-                name = self._node.hosted.name_of(read.topic)
+                topic = read.topic
+                name = topic if isinstance(topic, str) else self._node.hosted.name_of(topic)
                 if name is not None:
                     self._node.counters.fetched[name] += read.slice.size
         self._reply(encode_reply(self._header.correlation_id, self._header.version, reads))
@@ -149,7 +150,7 @@ class Fetch:
 
     def _read_one(self, wanted: FetchPartition, room: int, *, first: bool) -> PartitionData:
         topic, index = wanted.topic, wanted.partition
-        name = self._node.hosted.name_of(topic)
+        name = topic if isinstance(topic, str) else self._node.hosted.name_of(topic)
         if name is None:
             return PartitionData(topic, index, ErrorCode.UNKNOWN_TOPIC_ID)
         if not self._client.may_use_topic(_FETCH, name):
@@ -159,7 +160,8 @@ class Fetch:
             return PartitionData(topic, index, partition)
         if wanted.leader_epoch > LEADER_EPOCH:
             return PartitionData(topic, index, ErrorCode.UNKNOWN_LEADER_EPOCH)
-        log, start = partition.log, partition.log.log_start_offset
+        log = partition.log
+        start = log.log_start_offset
         aborted: Sequence[tuple[int, int]] = ()
         limit = min(wanted.max_bytes, max(room, 0))
         try:
@@ -177,5 +179,7 @@ class Fetch:
             return PartitionData(topic, index, ErrorCode.CORRUPT_MESSAGE, log.high_watermark, start)
         except OSError:
             return PartitionData(topic, index, ErrorCode.KAFKA_STORAGE_ERROR)
-        end, stable = log.high_watermark, log.last_stable_offset
-        return PartitionData(topic, index, 0, end, start, piece, stable, aborted)
+        end = log.high_watermark
+        if log.producers.transactions.none and not aborted:
+            return PartitionData(topic, index, 0, end, start, piece)
+        return PartitionData(topic, index, 0, end, start, piece, log.last_stable_offset, aborted)

@@ -100,7 +100,7 @@ class PartitionLog:
     @property
     def high_watermark(self) -> int:
         """The offset after the last record that consumers may read."""
-        return self._readable_end.offset
+        return (self._log_end if self.config.show_unflushed else self._flushed).offset
 
     @property
     def last_stable_offset(self) -> int:
@@ -290,7 +290,8 @@ class PartitionLog:
         the log start offset and above the log end offset.
         """
         self._check_range(offset, self._log_end.offset)
-        end, segments, bases = self._readable_end, self._segments, self._base_offsets
+        end = self._log_end if self.config.show_unflushed else self._flushed
+        segments, bases = self._segments, self._base_offsets
         return find_slice(segments, bases, offset, max_bytes, end, at_least_one=at_least_one)[1]
 
     def read_committed(

@@ -175,11 +175,12 @@ class LogSegment:
         for batch in read_headers(self.file.fd, position, end):
             if expected is not None and batch.base_offset != expected:
                 self._check_place(batch, expected)
-            expected = batch.last_offset + 1
+            last = batch.last_offset
+            expected = last + 1
             if sparse is not None and batch.base_offset > offset:
                 return sparse
             sparse = None
-            if batch.last_offset >= offset:
+            if last >= offset:
                 if offset - batch.base_offset < batch.record_count:
                     return batch
                 sparse = batch  # compacted, or its last offset is damaged
