@@ -51,6 +51,7 @@ soak: $(READY)  ## the long proofs: kills, power cuts, fuzzing, generated schema
 	$(BIN)/python -m tests.soak projection --minutes 10
 	$(BIN)/python -m tests.soak loader 200
 	$(BIN)/python -m tests.soak troubles 300
+	$(BIN)/python -m tests.soak snapshots 200
 	$(BIN)/python -m tests.soak damage 300
 	$(BIN)/python -m tests.soak volumes
 	$(BIN)/python -m tests.soak audit --minutes 10 --spark

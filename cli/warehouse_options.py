@@ -51,6 +51,13 @@ class WarehouseOptions(BrokerOptions):
             help="use the metastore at thrift://HOST:PORT (setting metastore; default: embedded)"
         ),
     ] = None
+    iceberg: Annotated[
+        str | None,
+        typer.Option(
+            help="publish each commit to this Iceberg catalog: jdbc:.., https://.., thrift://.."
+            " (setting iceberg; default: none)"
+        ),
+    ] = None
 
     def config(self, policy: Policy | None = None) -> WarehouseConfig:
         """Return the warehouse that the options and settings name."""
@@ -64,6 +71,7 @@ class WarehouseOptions(BrokerOptions):
             database=resolve("database", self.database),
             master=resolve("spark_master", self.master),
             metastore_uri=resolve_optional("metastore", self.metastore),
+            iceberg=resolve_optional("iceberg", self.iceberg),
             policy=policy or Policy(),
             audit_store=existing_store_url(None, self.data_dir),
         )
@@ -164,6 +172,8 @@ def print_report(report: LoadReport, form: Format) -> None:
         print_status(f"topic {refusal.topic} was not loaded: {refusal.reason}")
     for refusal in report.acknowledged:
         print_status(f"topic {refusal.topic} is not loaded, as acknowledged: {refusal.reason}")
+    for refusal in report.unpublished:
+        print_status(f"topic {refusal.topic} was not published to Iceberg: {refusal.reason}")
     for one in (*report.leaderless, *report.damaged):
         print_status(f"topic {one.topic} was loaded in part: {one.reason}")
     if report.unmarked is not None:

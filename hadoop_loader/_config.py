@@ -24,6 +24,7 @@ class WarehouseConfig:
     metastore_uri: str | None = None  # thrift://HOST:PORT of a Hive metastore; None: embedded
     tasks: int | None = None  # tasks of a load at most; None: Spark's parallelism
     policy: Policy = field(default_factory=Policy)  # topics, partitions, and limits
+    iceberg: str | None = None  # URL of an Iceberg catalog that commits are published to
     audit_store: str | None = None  # URL of the audit's store; None: no completeness marks
     long_queries: bool = False  # the session serves queries: it starts slower and scans faster
 
@@ -48,3 +49,8 @@ class WarehouseConfig:
     def files_database(self) -> str:
         """The database of the tables over the files."""
         return "headworks_files" if self.database == "default" else f"{self.database}_files"
+
+    @property
+    def iceberg_namespace(self) -> str:
+        """The namespace of the Iceberg tables, which have the names of the views."""
+        return "headworks_iceberg" if self.database == "default" else f"{self.database}_iceberg"

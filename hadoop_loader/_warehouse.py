@@ -18,9 +18,11 @@ from hadoop_loader._config import WarehouseConfig
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
-    from hadoop_loader._commit.report import CompactionReport, LoadReport
+    from hadoop_loader._commit.commit_log import CommitLog
+    from hadoop_loader._commit.report import CompactionReport, LoadReport, SkippedTopic
     from hadoop_loader._commit.transaction import LoaderContext, Progress
     from hadoop_loader._fetch.position import RewindPosition
+    from hadoop_loader._iceberg.publisher import SnapshotPublisher
     from hadoop_loader._operations.drop import AcknowledgeReport, DropReport
     from hadoop_loader._operations.erase import EraseCondition, EraseReport
     from hadoop_loader._operations.move import MoveReport
@@ -93,10 +95,11 @@ class Warehouse:
             kept = TableRetention(self._context, progress).run_after()
             if kept.number:
                 report = replace(report, removed=str(kept))
+            report = replace(report, unpublished=self._publish_outdated(progress))
             report = replace(
                 report, unmarked=self._mark_completeness({one.topic for one in report.leaderless})
             )
-            if report.compacted is not None or report.unmarked is not None:
+            if report.compacted or report.unmarked or report.unpublished:
                 self._context.log.write_last_run(report.as_dict())
         return report
 
@@ -252,6 +255,19 @@ class Warehouse:
             return str(error)
         return None
 
+    def _publish_outdated(self, progress: Progress | None) -> tuple[SkippedTopic, ...]:
+        """Rewrite the old files that Iceberg cannot show; return the topics not published then."""
+        from hadoop_loader._commit.report import SkippedTopic
+        from hadoop_loader._operations.compact import Compaction
+
+        snapshots = self._context.snapshots
+        if snapshots is None:
+            return ()
+        if self._config.policy.compact:
+            for topic in sorted(snapshots.outdated):
+                Compaction(self._context, progress, every=True).run(topic)
+        return tuple(SkippedTopic(*one) for one in sorted(snapshots.problems.items()))
+
     def _open_context(self) -> LoaderContext:
         from hadoop_loader._commit.commit_log import CommitLog
         from hadoop_loader._commit.topic_plans import RegistrySubjects
@@ -271,6 +287,7 @@ class Warehouse:
         catalog = HiveCatalog(self._spark, config.files_database, config.database)
         catalog.prepare(config.metastore)
         log = CommitLog(config.root / _STATE_FOLDER, self._lock.record_folder)
+        snapshots = None if config.iceberg is None else self._publisher(config.iceberg, log)
         return LoaderContext(
             root=config.root,
             log=log,
@@ -285,6 +302,29 @@ class Warehouse:
             fenced=self._lock.fenced,
             embedded=config.metastore_uri is None,
             table_error=metastore_table_error,
+            snapshots=snapshots,
+        )
+
+    def _publisher(self, url: str, log: CommitLog) -> SnapshotPublisher:
+        """Return what publishes commits to Iceberg; UsageError if it cannot work here."""
+        from hadoop_loader._iceberg.catalog_url import catalog_properties
+        from hadoop_loader._iceberg.java_tables import IcebergTables, check_iceberg
+        from hadoop_loader._iceberg.publisher import SnapshotPublisher
+        from hadoop_loader._spark.errors import iceberg_error
+        from hadoop_loader._storage.filesystem import hadoop_uri
+
+        config, root = self._config, self._config.root
+        location = f"{hadoop_uri(root)}/_iceberg"
+        catalog_properties(url, location)
+        check_iceberg(self._spark)
+        return SnapshotPublisher(
+            url,
+            lambda: IcebergTables(self._spark, url, config.iceberg_namespace, location),
+            log,
+            root,
+            root / _STATE_FOLDER,
+            self._on_step,
+            iceberg_error,
         )
 
     def _on_step(self, step: str) -> None:

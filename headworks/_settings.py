@@ -64,6 +64,9 @@ SETTINGS: Mapping[str, Setting] = {
         Setting(
             "metastore", None, "thrift://HOST:PORT of a Hive metastore; unset: an embedded one"
         ),
+        Setting(
+            "iceberg", None, "URL of an Iceberg catalog that each load is published to; unset: none"
+        ),
         Setting("spark_master", "local[2,3]", "where Spark runs: local[N], spark://HOST:PORT, ..."),
         Setting("hive", None, "address of a running HiveServer2, HOST:PORT"),
         Setting("username", None, "user for the broker and the registry"),

@@ -48,6 +48,7 @@ ROOMS = {
         {"_warehouse"},
         {"_spark"},
         {"_config", "_operations"},
+        {"_iceberg"},
         {"_commit"},
         {"_tasks"},
         {"_decode"},

@@ -87,6 +87,7 @@ class LoadReport:
     damaged: tuple[UnreadPartitions, ...] = ()  # loaded up to a damaged batch
     removed: str | None = None  # the partitions that retention removed
     acknowledged: tuple[SkippedTopic, ...] = ()  # refused for a reason that was acknowledged
+    unpublished: tuple[SkippedTopic, ...] = ()  # loaded, but not published to Iceberg
 
     @property
     def left_out(self) -> str | None:
@@ -98,6 +99,7 @@ class LoadReport:
             (partitions, f"partitions without a leader: {partitions}"),
             (damaged, f"partitions with a damaged batch: {damaged}"),
             (self.unmarked, "completeness marks not updated"),
+            (self.unpublished, f"topics not published to Iceberg: {len(self.unpublished)}"),
         )
         return "; ".join(text for is_so, text in problems if is_so) or None
 

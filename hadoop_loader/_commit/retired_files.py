@@ -22,6 +22,16 @@ class RetiredBatch:
     folders: list[str]  # relative to the warehouse
     tables: list[str]  # tables over files, with their folders
 
+    @property
+    def number(self) -> int:
+        """The number of the commit."""
+        return int(self.file.name[:8])
+
+    @property
+    def all_tables(self) -> set[str]:
+        """The tables over files that had the folders, and the replaced ones."""
+        return {*self.tables, *(folder.split("/")[0] for folder in self.folders)}
+
 
 class RetiredFiles:
     """The records in `folder`, one file for each commit."""

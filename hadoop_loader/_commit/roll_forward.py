@@ -168,6 +168,8 @@ class RollForward:
         settled = [s for s in commit.tables.values() if s.files_table in commit.settled_tables]
         for state in (*rebuilt, *settled):
             if state.files_table in self._left(commit, tables):
+                # Members that only old files had leave the table: the view's types have none.
+                attempt(state.files_table, partial(define_table, state, self.log, *self._place))
                 attempt(state.files_table, partial(define_view, state, self.log, self.catalog))
         for state in commit.tables.values():
             measured = state.statistics and state.statistics[0] == commit.number
@@ -257,6 +259,7 @@ class RollForward:
         if table in commit.settled_tables:
             earlier = self.log.read(commit.number - 1)
             for state in (s for s in earlier.tables.values() if s.files_table == table):
+                self._quietly(partial(define_table, state, self.log, *self._place))
                 self._quietly(partial(define_view, state, self.log, self.catalog))
 
     def _quietly(self, step: Callable[[], None]) -> None:

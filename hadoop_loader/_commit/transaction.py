@@ -31,7 +31,9 @@ Rules:
   and its topic is not planned. Step 1 tries again in every transaction. All other tables go on
   (`roll_forward`, `held_tables`).
 - Replaced files and tables are retired, not removed: a query that started earlier still reads them.
-  Any transaction removes them RETIRED_GRACE_SECONDS after the commit that replaced them.
+  Any transaction removes them RETIRED_GRACE_SECONDS after the commit that replaced them, and after
+  the snapshots that use them have expired (`snapshots`).
+- Snapshots are published after a commit is applied. One that fails is published by a later run.
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.report import SkippedTopic
 from hadoop_loader._commit.roll_forward import PublishCounts, RollForward
+from hadoop_loader._commit.snapshots import Snapshots
 from hadoop_loader._commit.table_failures import TableError, TableFailures, table_error
 from hadoop_loader._commit.topic_plans import SchemaLookup
 from hadoop_loader._fetch.kafka_log import Log
@@ -102,6 +105,7 @@ class LoaderContext:
     fenced: bool = True  # no earlier holder of the lock can still commit
     embedded: bool = False  # the metastore is the embedded one
     table_error: TableError = table_error  # whether an exception is a failure of one table
+    snapshots: Snapshots | None = None  # Iceberg, if it is configured
 
 
 class Transaction:
@@ -144,7 +148,9 @@ class Transaction:
         if not context.fenced and self._staged_after(last):
             last = self.fence_other_loaders(last)
         self.remove_staging(last)
-        self._remove_retired()
+        if last is not None:
+            self._publish(last)
+            self._remove_retired(last)
         return last
 
     def fence_other_loaders(self, last: Commit | None) -> Commit:
@@ -193,6 +199,7 @@ class Transaction:
         self.context.on_step("committed")
         with self.phase("apply"):
             self._apply(commit, retry=False)
+        self._publish(commit)
         self.remove_staging(commit)
         if commit.number % _EXPIRY_INTERVAL_COMMITS == 0:
             self._expire_commits()
@@ -247,8 +254,17 @@ class Transaction:
     def _apply(self, commit: Commit, *, retry: bool) -> None:
         """Run steps 5 and 6; `retry`: an earlier attempt may have done part of them."""
         changed = {s.files_table for s in commit.tables.values() if s.changed_by(commit.number)}
+        if commit.dropped_days or commit.dropped_tables:  # before their files are removed
+            self._publish(commit)
+            if self.context.snapshots is not None:
+                self.context.snapshots.release(commit, [*commit.dropped_days], commit.number)
         with self._redefined_after_failure(changed | {r.table for r in commit.relocations}):
             self._roll_forward.apply(commit, retry=retry)
+
+    def _publish(self, commit: Commit) -> None:
+        if self.context.snapshots is not None:
+            with self.phase("publish"):
+                self.context.snapshots.publish(commit)
 
     @contextmanager
     def _redefined_after_failure(self, tables: Iterable[str]) -> Iterator[None]:
@@ -272,10 +288,13 @@ class Transaction:
         except CorruptError as error:  # the load itself is committed
             _LOG.warning("no old commits are removed: %s", error.message)
 
-    def _remove_retired(self) -> None:
+    def _remove_retired(self, last: Commit) -> None:
         due_ms = self.now_ms() - self.context.grace * 1000
         for retired in self.context.log.retired.batches():
             if retired.since_ms > due_ms:
+                continue
+            snapshots = self.context.snapshots
+            if snapshots and not snapshots.release(last, retired.all_tables, retired.number):
                 continue
             for table in retired.tables:
                 self.context.catalog.drop_table(table)

@@ -76,6 +76,22 @@ def metastore_table_error(error: Exception) -> HeadworksError | None:
     return table_error(error)
 
 
+def iceberg_error(error: Exception) -> HeadworksError | None:
+    """Return the error of one table for an exception of the Iceberg catalog or the disk.
+
+    Returns None if the exception concerns all tables: the JVM has ended.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    if isinstance(error, (Py4JJavaError, PySparkException)):
+        return UnreachableError(
+            f"the Iceberg catalog says {first_line(error)[:_MAX_REASON_CHARACTERS]}",
+            fix="repair the catalog, or drop the table there: the next run publishes it again",
+        )
+    return table_error(error)
+
+
 def disk_error(root: AnyPath, error: OSError) -> UsageError:
     """Return the error for a file under `root` that could not be read or written."""
     where = f" ({error.filename})" if error.filename else ""

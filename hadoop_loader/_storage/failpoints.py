@@ -2,8 +2,8 @@
 
 `HEADWORKS_CRASH_AT=STEP` ends the loader with SIGKILL when it reaches the step, and
 `HEADWORKS_CRASH_AT=STEP:N` the N-th time. STEPS are in order. RARE_STEPS are reached only if
-something must be defined again or removed, or if a table has failed. TASK_STEPS are reached in
-Spark's Python workers: Spark runs the task again, and gives up after a few attempts.
+something must be defined again or removed, if a table has failed, or with Iceberg. TASK_STEPS are
+reached in Spark's Python workers: Spark runs the task again, and gives up after a few attempts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STEPS = (
     "held",
     "applied",
 )
-RARE_STEPS = ("restoring", "removing", "failed")
+RARE_STEPS = ("restoring", "removing", "failed", "publishing", "published")
 TASK_STEPS = ("reading", "writing", "rewriting")
 StepHook = Callable[[str], None]
 _ALL_STEPS = (*STEPS, *RARE_STEPS, *TASK_STEPS)

@@ -21,6 +21,7 @@ from hadoop_loader._operations.rewind import Rewind
 from hadoop_loader._operations.verify import count_rows
 from hadoop_loader._storage.failpoints import STEPS
 from hadoop_loader._storage.filesystem import parquet_source, sorted_glob
+from hadoop_loader._tables.columns import ddl
 from tests.evolution import value_of
 from tests.hadoop_loader.memory import World, encoded
 from tests.hadoop_loader.test_decode import same
@@ -224,3 +225,23 @@ def test_a_table_of_an_earlier_release_gets_ids_with_the_next_load(world: World)
     (schema,) = schemas(world, "clicks")
     assert ids(schema)["n"]
     assert numbers(world) == [0, 1]
+
+
+def test_a_member_that_was_dropped_leaves_the_table_with_the_last_old_file(world: World) -> None:
+    def version(*members: str) -> Json:
+        fields = [{"name": name, "type": "string"} for name in members]
+        inner = {"type": "record", "name": "W", "fields": fields}
+        return {**V1, "fields": [{"name": "who", "type": inner}]}
+
+    for members in (("a", "b"), ("a",)):
+        schema = {key: value for key, value in version(*members).items() if key != "headworks"}
+        schema_id = world.register("t", schema)
+        value = {"who": dict.fromkeys(members, "x")}
+        world.log.append("t", encoded(schema, value, schema_id))
+        Load(world.context()).run()
+    who = next(c for c in world.catalog.columns["t"] if c.name == "who")
+    assert ddl(who.type) == "struct<`a`:string,`b`:string>"
+    Compaction(world.context(), every=True).run()
+    who = next(c for c in world.catalog.columns["t"] if c.name == "who")
+    # The view selects the column as it is, so that the types must agree.
+    assert ddl(who.type) == "struct<`a`:string>"

@@ -27,6 +27,7 @@ from tests.soak import (
     redrive,
     siege,
     slow_handlers,
+    snapshots,
     spark_cluster,
     transactions,
     troubles,
@@ -46,6 +47,7 @@ def main() -> int:
         ("mirror", "kill a mirror, and the clusters beside it, under load"),
         ("transactions", "kill the broker and the clients of transactions"),
         ("redrive", "kill a redrive of 100,000 dead letters"),
+        ("snapshots", "kill loaders that publish to Iceberg, and read every snapshot"),
         ("damage", "damage files at rest, and follow the way out that the program names"),
     ):
         one = proofs.add_parser(name, help=what)
@@ -98,6 +100,7 @@ def _run(
     | cluster.Report
     | damage.Report
     | troubles.Report
+    | snapshots.Report
     | transactions.Report
     | volumes.Report
     | redrive.Report
@@ -129,6 +132,8 @@ def _run(
         return loads.campaign(folder, arguments.count, seed)
     if arguments.proof == "troubles":
         return troubles.campaign(folder, arguments.count, seed)
+    if arguments.proof == "snapshots":
+        return snapshots.campaign(folder, arguments.count, seed)
     if arguments.proof == "transactions":
         return transactions.campaign(folder, arguments.count, seed)
     if arguments.proof == "redrive":

@@ -1,0 +1,188 @@
+"""Commits as Iceberg snapshots, by Iceberg's own API, and as pyiceberg and DuckDB read them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hadoop_loader import WarehouseConfig
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._commit.transaction import LoaderContext
+from hadoop_loader._fetch.position import RewindPosition
+from hadoop_loader._iceberg.java_tables import IcebergTables
+from hadoop_loader._iceberg.publisher import SnapshotPublisher
+from hadoop_loader._operations.compact import Compaction
+from hadoop_loader._operations.erase import Erase, EraseCondition
+from hadoop_loader._operations.load import Load
+from hadoop_loader._operations.rewind import Rewind
+from hadoop_loader._spark.errors import iceberg_error
+from hadoop_loader._spark.session import start_session, stop_session
+from hadoop_loader._tables.hive_catalog import HiveCatalog
+from tests.evolution import value_of
+from tests.hadoop_loader.memory import World, encoded
+from tests.hadoop_loader.test_decode import same
+from tests.hadoop_loader.test_loading import DAY, V1, V2, Killed, click, killer
+from tests.hadoop_loader.test_views import chain
+from tests.interop import iceberg
+
+pytestmark = [pytest.mark.contract, pytest.mark.timeout(600)]
+
+HISTORIES = 12
+READERS = {"pyiceberg": iceberg.pyiceberg_rows, "duckdb": iceberg.duckdb_rows}
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    folder = tmp_path_factory.mktemp("iceberg")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(iceberg.spark_conf(folder / "conf")))
+        spark = start_session(WarehouseConfig(data_dir=folder, bootstrap="", registry=""))
+        yield spark
+        stop_session(spark)
+
+
+class Published:
+    """A warehouse in this process, and its Iceberg catalog."""
+
+    def __init__(self, session: Any, folder: Path) -> None:
+        self.world = World(folder / "ware house%20")
+        self.database = folder / "iceberg.db"
+        self._session = session
+
+    def context(self, **changes: Any) -> LoaderContext:
+        context = self.world.context(**changes)
+        state, root = self.world.root / "_headworks", self.world.root
+        url = f"jdbc:sqlite:{self.database}"
+        publisher = SnapshotPublisher(
+            url,
+            lambda: IcebergTables(self._session, url, iceberg.NAMESPACE, f"file://{root}/_iceberg"),
+            log := CommitLog(state),
+            root,
+            state,
+            context.on_step,
+            iceberg_error,
+        )
+        return replace(context, log=log, snapshots=publisher)
+
+    def load(self, **changes: Any) -> None:
+        """Load, and rewrite what Iceberg cannot show."""
+        context = self.context(**changes)
+        assert not Load(context).run().refused
+        assert context.snapshots is not None
+        for topic in sorted(context.snapshots.outdated):
+            Compaction(context, every=True).run(topic)
+        assert not context.snapshots.problems
+
+    def table(self, name: str = "clicks") -> Any:
+        return iceberg.pyiceberg_table(self.database, name)
+
+    def numbers(self, reader: str = "pyiceberg") -> list[int]:
+        return sorted(row["n"] for row in READERS[reader](self.table()))
+
+
+@pytest.fixture
+def published(session: Any, tmp_path: Path) -> Published:
+    return Published(session, tmp_path)
+
+
+@pytest.mark.timeout(900)  # 36 tables are published, and 12 views made
+def test_generated_histories_read_as_their_views(
+    published: Published, session: Any, tmp_path: Path
+) -> None:
+    rng, world = random.Random(22), published.world
+    chains = {f"topic{i}": chain(3000 + i) for i in range(HISTORIES)}
+    for step in range(3):
+        for topic, versions in chains.items():
+            schema_id = world.register(topic, versions[step])
+            for _ in range(4):
+                data = encoded(versions[step], value_of(versions[step], rng), schema_id)
+                world.log.append(topic, data, step * DAY)
+        published.load()
+    views = HiveCatalog(session, "views_files", "views")
+    views.prepare(tmp_path)
+    Load(published.context(catalog=views)).run()  # the metastore was lost: it has all of them now
+    for topic in chains:
+        query = "SELECT * EXCEPT (_partition, datepartition), _partition AS _topic_partition"
+        query += f" FROM views.{topic} ORDER BY _offset"
+        view = session.sql(query).toArrow().to_pylist()
+        table = published.table(topic)
+        for reader, rows in READERS.items():
+            found = rows(table)
+            assert [row["_offset"] for row in found] == [*range(12)], (topic, reader)
+            for row, wanted in zip(found, view, strict=True):
+                assert same(row, wanted), (topic, reader)
+
+
+def test_snapshots_name_their_commit_and_a_filter_on_the_event_time_reads_its_day(
+    published: Published,
+) -> None:
+    published.world.register("clicks", V1)
+    for n in range(6):
+        click(published.world, n, at=n * DAY)
+        published.load()
+    table = published.table()
+    snapshots = table.metadata.snapshots
+    assert [one.summary.operation.value for one in snapshots] == ["append"] * 6
+    assert [one.summary["headworks.load"] for one in snapshots] == [*"123456"]
+    assert snapshots[-1].summary["headworks.offsets"] == '{"0": 2, "1": 2, "2": 2}'
+    assert table.metadata.format_version == 3
+    assert str(table.spec().fields[0].transform) == "day"
+    day = "at >= '1970-01-03T00:00:00+00:00' and at < '1970-01-04T00:00:00+00:00'"
+    assert len(list(table.scan(row_filter=day).plan_files())) == 1
+    assert len(list(table.scan().plan_files())) == 6
+
+
+@pytest.mark.parametrize("step", ["publishing", "published", "applied"])
+def test_killed_loaders_leave_snapshots_that_can_be_read(published: Published, step: str) -> None:
+    world = published.world
+    world.register("clicks", V1)
+    jobs: dict[str, Callable[[Any], Any]] = {
+        "load": lambda c: Load(c).run(),
+        "compact": lambda c: Compaction(c, min_small_files=2).run(),
+        "rewind": lambda c: Rewind(c).run("clicks", RewindPosition.parse("earliest")),
+        "erase": lambda c: Erase(c).run(EraseCondition.parse("n = 0")),
+    }
+    left = set()
+    for n, (name, job) in enumerate(jobs.items()):
+        left |= {2 * n, 2 * n + 1}
+        click(world, 2 * n)
+        published.load()
+        click(world, 2 * n + 1)
+        if name == "erase":
+            left -= {0}
+        with pytest.raises(Killed):
+            job(published.context(on_step=killer(step)))
+        assert set(published.numbers()) <= left | {0}
+        published.load()
+        assert published.numbers() == sorted(left)
+    assert published.numbers("duckdb") == sorted(left)
+
+
+def test_replaced_files_go_after_their_snapshots(published: Published) -> None:
+    world = published.world
+    world.register("clicks", V1)
+    for n in range(3):
+        click(world, n)
+        published.load()
+    click(world, 3, schema=V2, schema_id=world.register("clicks", V2))
+    published.load()
+    before = {task.file.file_path for task in published.table().scan().plan_files()}
+    Compaction(published.context(), min_small_files=2).run()
+    snapshots = published.table().metadata.snapshots
+    assert snapshots[-1].summary.operation.value == "replace"
+    assert all(Path(uri.removeprefix("file://")).exists() for uri in before)
+    published.load(now=lambda: 9000.0)
+    assert not any(Path(uri.removeprefix("file://")).exists() for uri in before)
+    assert [one.summary["headworks.kind"] for one in published.table().metadata.snapshots] == [
+        "compact"
+    ]
+    assert published.numbers("duckdb") == [0, 1, 2, 3]
+    assert [row["how"] for row in iceberg.duckdb_rows(published.table())] == [
+        *["mouse"] * 3,
+        "touch",
+    ]
