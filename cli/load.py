@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headworks._cli.broker_address import BrokerOptions
 from headworks._cli.option_groups import expand_groups
 from headworks._cli.options import DataDirOption, WarehouseOption
-from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
+from headworks._cli.output import Format, FormatOption, print_json, print_status
 from headworks._cli.server_options import LogOptions
 from headworks._cli.times import parse_duration_ms
 from headworks._cli.warehouse_options import (
@@ -22,6 +21,7 @@ from headworks._cli.warehouse_options import (
     print_report,
     warehouse_folder,
 )
+from headworks._cli.warehouse_status import print_warehouse_status
 from headworks.errors import FindingsError, UnreachableError
 
 if TYPE_CHECKING:
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from hadoop_loader._operations.service import RunRecorder, WarehouseService
 
 load_app = typer.Typer(no_args_is_help=True, help="Load topics into Hive tables.")
-_STATUS_COLUMNS = itemgetter(
-    *("topic", "table", "schema_version", "rows", "files", "quarantined", "lost"),
-    *("damaged", "lag_messages", "lag_minutes", "load"),
-)
 TopicArgument = Annotated[str, typer.Argument(help="the topic")]
 OptionalTopic = Annotated[str | None, typer.Argument(help="the topic (default: all topics)")]
 
@@ -191,7 +187,7 @@ def status(
     if format is Format.JSON:
         print_json(found)
     else:
-        _print_status(found)
+        print_warehouse_status(found)
 
 
 @load_app.command()
@@ -358,37 +354,6 @@ def erase(
     rows, bad = sum(report.rows.values()), sum(report.quarantined.values())
     print_status(f"erased {rows:,} rows and {bad:,} quarantined messages")
     print_status(f"searched the tables of {', '.join(report.searched)}")
-
-
-def _print_status(found: dict[str, Any]) -> None:
-    applied = "" if found["applied"] else ", not finished: load again"
-    print_status(f"load {found['load']}{applied}")
-    if found["broker_error"]:
-        print_status(f"the lag is unknown: {found['broker_error']}")
-    print_table(
-        [
-            *("topic", "table", "version", "rows", "files", "bad", "lost", "damaged"),
-            *("behind", "minutes", "load"),
-        ],
-        [["?" if v is None else v for v in _STATUS_COLUMNS(t)] for t in found["topics"]],
-    )
-    for topic in found["ungoverned"]:
-        print_status(f"topic {topic} had no schema at the last load, and is not loaded")
-    for refusal in found["refused"]:
-        if refusal["rebuilt"]:
-            print_status(f"the last load skipped topic {refusal['topic']}; it was rebuilt since")
-        else:
-            print_status(f"topic {refusal['topic']} was not loaded: {refusal['reason']}")
-    for refusal in found["acknowledged"]:
-        print_status(
-            f"topic {refusal['topic']} is not loaded, as acknowledged: {refusal['reason']}"
-        )
-    for one in [*found["leaderless"], *found["damaged"]]:
-        print_status(f"topic {one['topic']} was loaded in part: {one['reason']}")
-    for topic in found["gone"]:
-        print_status(f"topic {topic} is no longer on the broker; its table stays")
-    if found["unmarked"] is not None:
-        print_status(f"the completeness marks were not updated: {found['unmarked']}")
 
 
 def _serve(warehouse: Warehouse, address: tuple[str, int] | None) -> None:

@@ -1,4 +1,9 @@
-"""The metastore, as far as commits use it. The Spark one is `_tables.hive_catalog`."""
+"""The metastore as commits see it: which changes there are, and that each can be repeated.
+
+Rule: this is a protocol without SQL. `_tables.hive_catalog` writes the changes as statements for
+Spark's metastore, knows its limits, and prepares it. Commits never import that module, so that they
+run without Spark: tests apply them to a metastore in memory.
+"""
 
 from __future__ import annotations
 
