@@ -178,6 +178,15 @@ def test_status_fails_for_messages_that_a_consumer_should_have_read(stack: Runni
     assert "due at consumer:g: 2 of 5 messages still wait to be read there" in done.stderr
 
 
+def test_status_prints_a_surplus_and_exits_0(stack: RunningStack) -> None:
+    window = int(time.time()) // 600 - 6
+    publish(stack, [sent("more", 5, window), loaded("more", 7, window)])
+    done = headworks(stack, "audit", "status", "--topic", "more")
+    assert done.returncode == 0, done.stderr
+    assert "surplus: more at hadoop: 2 more messages than producers reported (5)" in done.stderr
+    assert "Exit 0" in headworks(stack, "audit", "status", "--help").stdout
+
+
 def test_wait_ends_when_the_table_is_complete_and_says_why_it_is_not(stack: RunningStack) -> None:
     wait = ("audit", "wait", "a", "--timeout", "0s", "--until")
     done = headworks(stack, *wait, "1970-01-01T00:20Z")
