@@ -12,7 +12,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 # Tests start hundreds of Python processes, and each would compile our sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test lint site check dist soak interop bench format lock clean
+.PHONY: demo quick test macos lint site check dist soak interop bench format lock clean
 
 demo: $(READY)  ## run the whole pipeline on real events; DEMO="--limit 1000" is short
 	$(BIN)/headworks demo $(DEMO)
@@ -22,6 +22,14 @@ quick: lint  ## lint, types and unit tests: the loop while you edit
 
 test: $(READY)  ## run every test
 	$(BIN)/pytest $(WORKERS)
+
+macos: $(READY)  ## tests of the log, the server, and the SDK without the system calls that macOS lacks
+	PYTHONPATH=$(CURDIR)/tests/as_on_macos $(BIN)/pytest $(WORKERS) \
+	    tests/headworks/test_system_calls.py tests/headworks/test_atomic_file.py \
+	    tests/headworks/audit_counting tests/producer_sdk/test_spill.py tests/hadoop_loader/test_fsync.py \
+	    tests/broker/test_log.py tests/broker/test_partition.py tests/broker/test_power_cut.py \
+	    tests/broker/test_recovery.py tests/broker/test_compaction.py tests/broker/test_scrubber.py \
+	    tests/broker/test_send_queue.py tests/broker/test_fetch_rest.py tests/broker/test_clients.py
 
 lint: $(READY)  ## formatting, lint rules, types, the English of docstrings and documents, and their links
 	$(BIN)/ruff format --check .

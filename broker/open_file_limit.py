@@ -15,14 +15,20 @@ from pathlib import Path
 from headworks.errors import UsageError
 
 RESERVED_FILES = 64
+_MACOS_OPEN_MAX = 10_240  # OPEN_MAX in sys/syslimits.h
 _LEAST_CONNECTIONS = 64  # that a broker can serve, its own files included
 
 
 def raise_limit() -> None:
     """Raise the limit as far as the system allows. Each segment and connection is an open file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
+    if soft == hard:
+        return
+    try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):  # macOS reports no hard limit, and then refuses to have none
+        if soft < _MACOS_OPEN_MAX:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (_MACOS_OPEN_MAX, hard))
 
 
 def refuse_low_limit(logs: Path) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headworks._cli.broker_address import bootstrap_servers
+from headworks._cli.broker_address import bootstrap_servers, cluster_metadata
 from headworks._cli.options import BootstrapOption, RegistryOption, StoreOption, ZooKeeperOption
 from headworks._cli.server_options import make_data_dir
 from headworks._settings import resolve, resolve_optional
@@ -50,11 +50,15 @@ class AuditOptions:
 
     @contextmanager
     def reconciled_store(self) -> Iterator[AuditStore]:
-        """Open the store with everything that the audit topic holds now."""
+        """Open the store with everything that the audit topic holds now.
+
+        Raises UnreachableError with the reason if no broker answers.
+        """
         from headworks._audit.reconciler import Reconciler
         from headworks._audit.store import AuditStore
 
         servers, registry = self.servers, self.registry_url
+        cluster_metadata(servers)
         with tempfile.TemporaryDirectory(prefix="headworks-audit-") as folder:
             opened = AuditStore(existing_store_url(self.store) or f"sqlite:///{folder}/audit.db")
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -86,8 +86,16 @@ def partition_offsets(bootstrap: str, topic: str, partition: int) -> tuple[int, 
     return first, end
 
 
-def cluster_metadata(bootstrap: str) -> Any:
-    """Return the metadata of all topics and brokers. Raises UnreachableError with the reason."""
+def cluster_metadata(
+    bootstrap: str,
+    *,
+    properties: Mapping[str, Any] | None = None,
+    option: str = "--bootstrap",
+) -> Any:
+    """Return the metadata of all topics and brokers. Raises UnreachableError with the reason.
+
+    `properties` are librdkafka's, by default those of the settings. `option` names the brokers.
+    """
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -95,7 +103,8 @@ def cluster_metadata(bootstrap: str) -> Any:
 
     errors: list[KafkaError] = []
     reported: dict[str, Any] = {"log_level": 0, "error_cb": errors.append}
-    admin = AdminClient({**client_properties(bootstrap), **reported})
+    client = client_properties(bootstrap) if properties is None else properties
+    admin = AdminClient({**client, **reported})
     for seconds in (_STARTING_SECONDS, _TIMEOUT_SECONDS - _STARTING_SECONDS):
         try:
             return admin.list_topics(timeout=seconds)
@@ -103,4 +112,4 @@ def cluster_metadata(bootstrap: str) -> Any:
             admin.poll(0)  # serves the callback
             if nothing_listens(errors):
                 break
-    raise no_broker_error(bootstrap, errors)
+    raise no_broker_error(bootstrap, errors, option)

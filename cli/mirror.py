@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from headworks._cli.broker_address import cluster_metadata
 from headworks._cli.option_groups import expand_groups
 from headworks._cli.options import DataDirOption
 from headworks._cli.output import Format, FormatOption
 from headworks._cli.server_options import LogOptions
 from headworks._settings import resolve
-from headworks.errors import UsageError
+from headworks.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
-    from headworks._mirror import MirrorSource
+    from headworks._mirror import MirrorOptions, MirrorSource
 
 T = TypeVar("T")
 
@@ -117,7 +118,7 @@ def mirror(
 
     end_with_parent()
 
-    from headworks._mirror import MirrorOptions, read_properties, run
+    from headworks._mirror import MirrorOptions, read_properties
     from headworks._mirror.options import whole_names
     from headworks._server.metrics_page import MetricsEndpoint
 
@@ -143,7 +144,20 @@ def mirror(
         metrics=None if metrics is None else MetricsEndpoint.parse(metrics, insecure=insecure),
         as_json=format is Format.JSON,
     )
-    run(options)
+    _run(options)
+
+
+def _run(options: MirrorOptions) -> None:
+    """Run the mirror. If the brokers of one side do not answer, the error has the reason."""
+    from headworks._mirror import run
+
+    try:
+        run(options)
+    except UnreachableError:
+        for source in options.sources:
+            cluster_metadata(source.bootstrap, properties=source.client, option="--from")
+        cluster_metadata(options.target, properties=options.target_client, option="--to")
+        raise
 
 
 def _sources(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 _PROBE_SECONDS = 2.0
-_START = "start a broker with `headworks up`, or give the address of yours with --bootstrap"
+_START = "start a broker with `headworks up`, or give the address of yours with {option}"
 _REFUSED = re.compile(r"Connect to \S+#(\S+) failed: (.+?)(?: \(after|$)")
 _DETAIL = re.compile(r" \(after \d+ms in state \w+.*\)$")
 _ABSENT: Final = ("_TRANSPORT", "_RESOLVE")
@@ -38,22 +38,28 @@ def nothing_listens(errors: Sequence[KafkaError]) -> bool:
     return "_ALL_BROKERS_DOWN" in names and refused and bool(names & set(_ABSENT))
 
 
-def no_broker_error(bootstrap: str, errors: Sequence[KafkaError]) -> UnreachableError:
-    """Return the error for brokers that do not answer; `errors` come from librdkafka's callback."""
+def no_broker_error(
+    bootstrap: str, errors: Sequence[KafkaError], option: str = "--bootstrap"
+) -> UnreachableError:
+    """Return the error for brokers that do not answer; `errors` come from librdkafka's callback.
+
+    `option` is the option of the command that names the brokers.
+    """
     by_name = {error.name(): error.str() for error in reversed(errors)}
     for name, fix in (
         ("_AUTHENTICATION", "set `username` and `password` to a user of this broker"),
         ("_SSL", "set `tls_ca` if the broker uses TLS, and unset it if it does not"),
-        ("_RESOLVE", "correct the host name in --bootstrap or the setting `bootstrap`"),
+        ("_RESOLVE", "correct the host name in {option} or its setting"),
         ("_TRANSPORT", _START),
     ):
         if name in by_name:
-            return _error(bootstrap, _plain(by_name[name]), fix)
-    return _error(bootstrap, *_probed(bootstrap))
+            return _error(bootstrap, _plain(by_name[name]), fix, option)
+    return _error(bootstrap, *_probed(bootstrap), option)
 
 
-def _error(bootstrap: str, reason: str, fix: str) -> UnreachableError:
-    return UnreachableError(f"no broker answers at {bootstrap}: {reason}", fix=fix)
+def _error(bootstrap: str, reason: str, fix: str, option: str) -> UnreachableError:
+    words = f"no broker answers at {bootstrap}: {reason}"
+    return UnreachableError(words, fix=fix.replace("{option}", option))
 
 
 def _plain(reason: str) -> str:
@@ -83,9 +89,9 @@ def _probed(bootstrap: str) -> tuple[str, str]:
     if answer.startswith(b"HTTP/"):
         return (
             "a web server answers there, such as the registry or the console",
-            "give the broker's address (port 9092 by default) with --bootstrap",
+            "give the broker's address (port 9092 by default) with {option}",
         )
     return (
         "the server there ends the connection, or does not speak Kafka's protocol",
-        "give the broker's address with --bootstrap, and set `tls_ca` if it uses TLS",
+        "give the broker's address with {option}, and set `tls_ca` if it uses TLS",
     )

@@ -16,6 +16,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from headworks import _system_calls
+
 
 def replace_file(
     path: Path,
@@ -59,13 +61,13 @@ def write_file(
         file.write(data)
         file.flush()
         if durable:
-            os.fsync(fd)
+            _system_calls.sync(fd)
 
 
 def sync_folder(folder: Path) -> None:
     """Put the names in a folder on disk."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        _system_calls.sync(fd)
     finally:
         os.close(fd)

@@ -32,7 +32,7 @@ from headworks.schema import subject_of
 
 TITLE = "The Hadoop loader: broker to committed Parquet, beside fastavro and Spark's Kafka source"
 WAYS = {
-    "compiled": "headworks, compiled loops",
+    "compiled": "headworks, compiled decoder",
     "generated": "headworks, generated Python",
     "fastavro": "confluent-kafka + fastavro + pyarrow",
 }

@@ -84,6 +84,7 @@ class LocalCoordination:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
             row_checksums.prepare(self._db)
             self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA fullfsync=ON")  # macOS only: past the disk's cache
             self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES}{TRANSACTION_TABLES}")
             self._add_missing_columns()
             row_checksums.protect(self._db)

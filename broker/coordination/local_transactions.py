@@ -22,6 +22,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from uuid import UUID
 
+from headworks import _system_calls
 from headworks._atomic_file import sync_folder
 from headworks._broker.coordination.committed_offset import CommittedOffset
 from headworks._broker.coordination.interface import StoreFailureError
@@ -168,7 +169,7 @@ class LocalTransactions:
             # No other file of SQLite may be opened here: closing it would drop SQLite's locks
             self._fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
             sync_folder(self._path.parent)
-        os.fdatasync(self._fd)
+        _system_calls.sync_data(self._fd)
 
 
 def _save(db: sqlite3.Connection, one: ProducerTransaction) -> None:

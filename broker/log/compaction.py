@@ -30,6 +30,7 @@ from itertools import compress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from headworks import _system_calls
 from headworks._broker.log.aborted_index import SUFFIX, AbortedIndex, AbortedTransaction
 from headworks._broker.log.compaction_state import (
     CompactedSegment,
@@ -251,7 +252,7 @@ def _compact_group(
         with staged.open("wb") as file:
             written = _write(file, plan, group, rules, throttle)
             file.flush()
-            os.fsync(file.fileno())
+            _system_calls.sync(file.fileno())
         unchanged = len(group) == 1 and not written.changed
         if unchanged:
             staged.unlink()

@@ -15,11 +15,11 @@ Rules:
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import time
 from pathlib import Path
 
+from headworks import _system_calls
 from headworks._atomic_file import sync_folder
 
 SUFFIX = ".cut"
@@ -40,7 +40,7 @@ def keep_tail(segment: Path, position: int) -> Path | None:
             with target.open("wb") as kept:
                 shutil.copyfileobj(source, kept, _CHUNK_BYTES)
                 kept.flush()
-                os.fsync(kept.fileno())
+                _system_calls.sync(kept.fileno())
         sync_folder(segment.parent)
     except OSError as error:
         target.unlink(missing_ok=True)

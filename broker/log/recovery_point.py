@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from headworks import _system_calls
 from headworks._atomic_file import replace_file
 from headworks._broker.log.segment import salvage_fix
 from headworks.errors import CorruptError
@@ -109,7 +110,7 @@ class RecoveryPoint:
                 replace_file(self._path, _encoded(slot) * _SLOTS)
             elif slot != self._slot or not self._durable:
                 os.pwrite(self._open(), _encoded(slot) * _SLOTS, 0)
-                os.fsync(self._open())
+                _system_calls.sync(self._open())
             self._slot, self._durable = slot, True
 
     def close(self) -> None:

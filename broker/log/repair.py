@@ -20,6 +20,7 @@ from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 
+from headworks import _system_calls
 from headworks._atomic_file import sync_folder, write_file
 from headworks._broker.log.compaction_state import CompactedSegment, CompactionState, save
 from headworks._broker.log.recovery_point import LogPosition, RecoveryPoint
@@ -113,6 +114,6 @@ def _write_segment(path: Path, runs: list[IntactRun], *, link: bool) -> int:
                 out.write(chunk)
                 left -= len(chunk)
         out.flush()
-        os.fsync(out.fileno())
+        _system_calls.sync(out.fileno())
     shutil.copystat(source, path)  # retention uses the last write
     return path.stat().st_size

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from headworks import _system_calls
 from headworks._atomic_file import sync_folder
 from headworks._broker.log.aborted_index import SUFFIX, AbortedIndex
 from headworks._broker.log.index import INDEX_INTERVAL_BYTES, GrowingIndex, Index, MappedIndex
@@ -131,7 +132,7 @@ class LogSegment:
         """
         size = self.size
         try:
-            os.fdatasync(self.file.fd)
+            _system_calls.sync_data(self.file.fd)
             if not self.folder_synced:
                 sync_folder(self.path.parent)
                 self.folder_synced = True

@@ -12,13 +12,10 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol
 
+from headworks import _system_calls
+
 # A client that waits for the broker is never idle. Only the kernel notices that its machine died.
-_KEEPALIVE = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),  # seconds without a byte
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),  # between probes
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),  # probes without an answer
-)
+_KEEPALIVE = _system_calls.keepalive_options(idle=60, interval=15, probes=4)
 
 
 class ByteStream(Protocol):
@@ -47,7 +44,7 @@ def prepare(sock: socket.socket) -> None:
 class PlainByteStream:
     """A TCP socket."""
 
-    sends_files = True
+    sends_files = _system_calls.SENDS_FILES
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock

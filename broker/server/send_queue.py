@@ -6,17 +6,18 @@ Rules:
 - Nothing blocks. Bytes that the socket does not accept stay in the queue, and `send` reports it.
 - `settle` charges the connection for the bytes that wait after a `send`. Bytes that leave at once
   cost nothing.
-- Slices of files leave by sendfile. Over TLS they pass through memory, 256 KiB at a time.
+- Slices of files leave by sendfile. Over TLS, or without sendfile, they pass through memory,
+  256 KiB at a time.
 - One `send` sends 8 MiB at most, so that a fast client does not keep the others waiting.
 """
 
 from __future__ import annotations
 
 import os
-import socket
 from collections import deque
 from collections.abc import Sequence
 
+from headworks import _system_calls
 from headworks._broker.server.byte_stream import ByteStream
 from headworks._broker.server.limits import MemoryAccount
 from headworks._kafka.records.file_slice import FileSlice
@@ -109,7 +110,7 @@ class SendQueue:
                 parts.append(pieces.popleft())
                 size += len(parts[-1])
             chunk = b"".join(parts)  # type: ignore[arg-type]
-        more = socket.MSG_MORE if pieces else 0
+        more = _system_calls.MSG_MORE if pieces else 0
         assert not isinstance(chunk, FileSlice)
         sent = 0
         try:
@@ -122,7 +123,7 @@ class SendQueue:
 
     def _send_file(self, piece: FileSlice) -> None:
         size = min(piece.size, _MAX_TURN_BYTES)
-        sent = os.sendfile(self._fd, piece.descriptor.fd, piece.position, size)
+        sent = _system_calls.send_file(self._fd, piece.descriptor.fd, piece.position, size)
         self.sent += sent
         self._advance(piece, sent)
 

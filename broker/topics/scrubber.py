@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from threading import Event, Thread
 
+from headworks import _system_calls
 from headworks._broker.log.segment import LogSegment, salvage_fix
 from headworks._broker.topics.partition import HostedPartition
 from headworks._kafka.records.batch import (
@@ -115,7 +116,7 @@ class Scrubber:
                     continue
                 yield position, "no whole batch starts here"
                 return
-            os.posix_fadvise(file.fd, position, done, os.POSIX_FADV_DONTNEED)
+            _system_calls.drop_cached(file.fd, position, done)
             position, wanted = position + done, _READ_BYTES
             self.read_bytes += done
             worked = time.monotonic() - began

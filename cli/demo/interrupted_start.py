@@ -14,9 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from headworks import _system_calls
+
 _TURN_SECONDS = 0.1
 _SPARK = (b"spark-submit", b"SparkSubmit")
-_PROCESSES = Path("/proc")
 
 
 def kill_starting_jvm(opening: Future[Any]) -> None:
@@ -31,7 +32,7 @@ def kill_starting_jvm(opening: Future[Any]) -> None:
         time.sleep(_TURN_SECONDS)
 
 
-def starting_jvms(processes: Path = _PROCESSES) -> list[int]:
+def starting_jvms(processes: Path = _system_calls.PROC) -> list[int]:
     """Return the children of this process that are Spark's launcher or its JVM."""
     found = []
     for folder in processes.glob("[0-9]*"):

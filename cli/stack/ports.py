@@ -11,8 +11,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
+from headworks import _system_calls
+
 _LOWEST_PORT = 20_000
-_PORT_RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_PORT_RANGE_FILE = _system_calls.PROC / "sys/net/ipv4/ip_local_port_range"
 
 
 def free_ports(count: int, *, handed_out: Path = _PORT_RANGE_FILE) -> list[int]:

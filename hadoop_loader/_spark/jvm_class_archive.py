@@ -25,6 +25,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from headworks import _system_calls
+
 _SEEN_BEFORE_SECONDS = 3600.0
 _UNUSED_SECONDS = 30 * 86_400.0
 # The JVM would print its complaints about an archive to stdout, between the data.
@@ -108,7 +110,7 @@ class ClassArchive:
                 made.unlink(missing_ok=True)
                 train(Path(data), made)
             with made.open("rb") as file:
-                os.fsync(file.fileno())
+                _system_calls.sync(file.fileno())
             made.rename(self._archive)
             self._failed.unlink()
         self._remove_unused()

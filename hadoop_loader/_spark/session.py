@@ -27,6 +27,7 @@ from hadoop_loader._config import WarehouseConfig
 from hadoop_loader._spark.errors import first_line
 from hadoop_loader._spark.jvm_class_archive import ClassArchive
 from hadoop_loader._storage.filesystem import AnyPath, spark_file_system, spark_settings
+from headworks import _system_calls
 from headworks._server.java import find_java
 from headworks.errors import UnreachableError, UsageError
 
@@ -290,7 +291,7 @@ def _lock_holder(lock: Path) -> int | None:
 
 def _command_of(process: int) -> str:
     try:
-        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+        words = (_system_calls.PROC / str(process) / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return "unknown"
     return Path(words[0].decode(errors="replace")).name

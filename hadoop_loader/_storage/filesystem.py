@@ -22,6 +22,7 @@ from typing import IO, Any
 from hadoop_loader._storage.hdfs import hdfs_path
 from hadoop_loader._storage.remote_path import RemotePath
 from hadoop_loader._storage.s3 import s3_path
+from headworks import _system_calls
 from headworks._atomic_file import replace_file, sync_folder, write_file
 from headworks.errors import UsageError
 
@@ -89,7 +90,7 @@ def sync_file(path: AnyPath) -> None:
     """Make a file durable that another program has written."""
     if isinstance(path, Path):
         with path.open("rb") as file:
-            os.fsync(file.fileno())
+            _system_calls.sync(file.fileno())
 
 
 def sorted_glob(folder: AnyPath, pattern: str) -> list[AnyPath]:

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from hadoop_loader._storage.remote_path import RemotePath
-from headworks import _atomic_file
+from headworks import _atomic_file, _system_calls
 
 _MAX_THREADS = 8
 _MAX_PENDING = 256
@@ -60,6 +60,6 @@ def sync_folders(folders: Iterable[Path | RemotePath]) -> None:
 def _fsync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        _system_calls.sync(handle)
     finally:
         os.close(handle)

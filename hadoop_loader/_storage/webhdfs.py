@@ -23,6 +23,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from headworks import _system_calls
 from headworks.errors import UnreachableError
 
 _TIMEOUT_SECONDS = 60.0
@@ -38,12 +39,7 @@ _ERRNO_OF = {
     "DSQuotaExceededException": errno.EDQUOT,
 }
 _URL_CHARACTERS = "".join(map(chr, range(33, 127)))
-_KEEPALIVE_OPTIONS = (
-    ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
-    ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), 5),
-    ((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL), 5),
-    ((socket.IPPROTO_TCP, socket.TCP_KEEPCNT), 2),
-)
+_KEEPALIVE_OPTIONS = _system_calls.keepalive_options(idle=5, interval=5, probes=2)
 _STANDBY_EXCEPTION = "StandbyException"
 
 
@@ -112,8 +108,8 @@ class HdfsFileLease:
         with _raising_unreachable(address):
             endpoint = (parts.hostname or "", parts.port or 80)
             self._socket = socket.create_connection(endpoint, _TIMEOUT_SECONDS)
-            for option, value in _KEEPALIVE_OPTIONS:
-                self._socket.setsockopt(*option, value)
+            for option in _KEEPALIVE_OPTIONS:
+                self._socket.setsockopt(*option)
             self._socket.sendall(head.encode())
             self._begin()
         self._wait(nodes, path)

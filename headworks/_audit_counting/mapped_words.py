@@ -19,6 +19,8 @@ import mmap
 import os
 from pathlib import Path
 
+from headworks import _system_calls
+
 _log = logging.getLogger("headworks.audit")
 
 
@@ -45,7 +47,7 @@ class MappedWords:
         old = self.memory
         if self._descriptor is not None and not self._in_memory:
             try:
-                os.posix_fallocate(self._descriptor, 0, size)
+                _system_calls.reserve(self._descriptor, size)
                 self._map(self._descriptor)
                 return
             except OSError as error:
@@ -70,7 +72,7 @@ class MappedWords:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if size is not None else fcntl.LOCK_NB))
             length = os.fstat(descriptor).st_size if size is None else size
             if length:  # else nothing was ever counted, and the mapping fails
-                os.posix_fallocate(descriptor, 0, length)
+                _system_calls.reserve(descriptor, length)
             self._map(descriptor)
         except BaseException:
             os.close(descriptor)

@@ -425,7 +425,7 @@ def test_a_failed_flush_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def broken(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("headworks._broker.log.segment.os.fdatasync", broken)
+    monkeypatch.setattr("headworks._system_calls.sync_data", broken)
     with pytest.raises(FlushFailedError, match="Input/output"):
         log.sync()
     monkeypatch.undo()

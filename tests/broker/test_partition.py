@@ -122,7 +122,7 @@ def test_an_end_is_not_answered_while_earlier_records_cannot_be_flushed(
     async def run() -> None:
         async with serving(tmp_path) as partition:
             append(partition)
-            monkeypatch.setattr("headworks._broker.log.segment.os.fdatasync", broken)
+            monkeypatch.setattr("headworks._system_calls.sync_data", broken)
             for _ in range(2):  # while it fails, and after it has failed
                 with pytest.raises(StorageFailureError, match="Input/output"):
                     await partition.wait_until_exposed()
@@ -138,7 +138,7 @@ def test_a_failed_flush_ends_the_partition_and_tells_everybody(
 
     async def run() -> None:
         async with serving(tmp_path) as partition:
-            monkeypatch.setattr("headworks._broker.log.segment.os.fdatasync", broken)
+            monkeypatch.setattr("headworks._system_calls.sync_data", broken)
             woken = asyncio.Event()
             partition.watch(woken.set)
             append(partition, urgent=True)
@@ -164,7 +164,7 @@ def test_a_failed_flush_while_rolling_ends_it_too(
     async def run() -> None:
         async with serving(tmp_path, LATER | {"segment.bytes": "1024"}) as partition:
             append(partition, size=900)
-            monkeypatch.setattr("headworks._broker.log.segment.os.fdatasync", broken)
+            monkeypatch.setattr("headworks._system_calls.sync_data", broken)
             with pytest.raises(StorageFailureError):
                 append(partition, size=900)
             monkeypatch.undo()
@@ -183,7 +183,7 @@ def test_a_failed_flush_in_retention_expires_nothing(
         async with serving(tmp_path, LATER | {"retention.ms": "1000"}) as partition:
             append(partition)
             later = partition.log.segments[-1].last_write_ms() + 2000
-            monkeypatch.setattr("headworks._broker.log.segment.os.fdatasync", broken)
+            monkeypatch.setattr("headworks._system_calls.sync_data", broken)
             assert partition.expire(later) == []
             monkeypatch.undo()
             with pytest.raises(StorageFailureError, match="Input/output"):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headworks import _system_calls
 from headworks._broker.coordination import LocalCoordination
 from headworks._broker.log import LogConfig, PartitionLog, open_log
 from headworks._broker.topics import Flusher, HostedTopics, TopicChanges
@@ -45,8 +46,8 @@ class Disk:
             self.steps.append(f"name {target.name}")
             really_replace(source, target)
 
-        monkeypatch.setattr(os, "fdatasync", sync)
-        monkeypatch.setattr(os, "fsync", sync)
+        monkeypatch.setattr(_system_calls, "sync_data", sync)
+        monkeypatch.setattr(_system_calls, "sync", sync)
         monkeypatch.setattr(os, "replace", replace)
 
     def holds(self, log: PartitionLog) -> bool:
@@ -90,13 +91,13 @@ def test_what_is_written_while_a_flush_runs_is_not_covered_by_it(
 ) -> None:
     log, _ = open_log(tmp_path / "p", CONFIG)
     append(log)
-    flush = os.fdatasync
+    flush = _system_calls.sync_data
 
     def slowly(fd: int) -> None:
         flush(fd)
         append(log)
 
-    monkeypatch.setattr(os, "fdatasync", slowly)
+    monkeypatch.setattr(_system_calls, "sync_data", slowly)
     log.mark_flushed(log.sync())
     assert (log.flushed_offset, log.log_end_offset) == (2, 4)
     assert disk.holds(log)

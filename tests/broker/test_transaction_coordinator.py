@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headworks import _system_calls
 from headworks._broker.coordination import CommittedOffset, LocalCoordination
 from headworks._broker.coordination.transaction_store import (
     MAX_EPOCH,
@@ -536,13 +537,13 @@ def test_one_sync_of_the_store_serves_all_who_wait(
         async with serving(tmp_path) as broker:
             await broker.changes.create("a", 1, {})
             askers = [await broker.initialize(f"tx{number}") for number in range(50)]
-            syncs, sync = list[int](), os.fdatasync
+            syncs, sync = list[int](), _system_calls.sync_data
 
             def counted(fd: int) -> None:
                 syncs.append(fd)
                 sync(fd)
 
-            monkeypatch.setattr(os, "fdatasync", counted)
+            monkeypatch.setattr(_system_calls, "sync_data", counted)
             place = broker.place("a")
             await asyncio.gather(
                 *(broker.transactions.add_partitions(asker, [place]) for asker in askers)

@@ -8,11 +8,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from headworks._cli import broker_address
 from headworks._cli.broker_address import topics_metadata
+from headworks._cli.main import command_line
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
 
@@ -122,3 +125,22 @@ def test_nothing_that_listens_is_reported_within_the_time_that_a_broker_starts_i
 ) -> None:
     monkeypatch.setattr(broker_address, "_TIMEOUT_SECONDS", 60.0)
     assert reason("127.0.0.1:1")[2] < 30
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("audit status --bootstrap 127.0.0.1:1", "--bootstrap"),
+        ("audit explain t 2026-01-01T00:00Z --bootstrap 127.0.0.1:1", "--bootstrap"),
+        ("mirror --from 127.0.0.1:1 --to 127.0.0.1:2 --topics x", "--from"),
+    ],
+)
+def test_a_command_names_the_reason_and_its_own_option(
+    line: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWORKS_DATA_DIR", str(tmp_path))
+    done = CliRunner().invoke(command_line(), line.split())
+    assert isinstance(done.exception, UnreachableError), done.output
+    assert done.exception.message.startswith("no broker answers at 127.0.0.1:1: ")
+    assert "Connection refused" in done.exception.message
+    assert option in (done.exception.fix or "")

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -77,9 +78,7 @@ def test_the_tutorial_runs(tmp_path: Path, reader: dict[str, str]) -> None:
         executable=shutil.which("headworks", path=reader["PATH"]),
     )
     try:
-        assert up.stderr is not None
-        while "Ctrl-C" not in (line := up.stderr.readline()):
-            assert line, "headworks up ended"
+        assert_what_runs_where(block_of(up), tmp_path, reader)
         outputs = [run_block(block, tmp_path, reader) for block in blocks]
     finally:
         up.send_signal(signal.SIGINT)
@@ -88,6 +87,37 @@ def test_the_tutorial_runs(tmp_path: Path, reader: dict[str, str]) -> None:
     everything = "\n".join(outputs)
     for promised in promises():
         assert promised in everything, promised
+
+
+def block_of(up: subprocess.Popen[str]) -> dict[str, str]:
+    """The lines that `headworks up` prints when everything runs, by their first word."""
+    assert up.stderr is not None
+    lines: list[str] = []
+    while not lines or "Ctrl-C" not in lines[-1]:
+        lines.append(up.stderr.readline())
+        assert lines[-1], "headworks up ended"
+    words = [line.split(maxsplit=1) for line in lines if not line.startswith(" ")]
+    first = [name for name, *_ in words].index("console")
+    return {name: text.strip() for name, text in words[first:]}
+
+
+def assert_what_runs_where(block: dict[str, str], folder: Path, reader: dict[str, str]) -> None:
+    """Addresses, metrics that answer, data, and a command that works in any folder."""
+    assert list(block) == ["console", "broker", "registry", "metrics", "data", "try", "stop"]
+    assert block["console"] == reader["HEADWORKS_CONSOLE"]
+    assert block["broker"] == reader["HEADWORKS_BOOTSTRAP"]
+    assert block["registry"] == reader["HEADWORKS_REGISTRY"]
+    pages = re.findall(r"(\S+) \((\w+)\)", block["metrics"])
+    assert [name for _, name in pages] == ["broker", "audit", "registry"]
+    for url, name in pages:
+        with urlopen(url, timeout=60) as answer:
+            assert answer.status == 200, name
+    data = folder / "headworks-data"
+    assert block["data"].split() == ["headworks-data", "(logs", "in", "headworks-data/logs)"]
+    assert (data / "logs").is_dir()
+    elsewhere = {k: v for k, v in reader.items() if not k.startswith("HEADWORKS_")}
+    tried = shell(block["try"], Path("/"), elsewhere)
+    assert tried.returncode == 0, tried.stderr
 
 
 def run_block(block: str, folder: Path, env: dict[str, str]) -> str:

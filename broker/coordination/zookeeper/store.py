@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -55,6 +55,7 @@ class ZooKeeperCoordination(ZooKeeperGroups):
         super().__init__(zookeeper, ClusterView(zookeeper, self._notify_watchers))
         self.failure: asyncio.Future[HeadworksError] = zookeeper.loop.create_future()
         self._broker = broker
+        self._joined = False
         self._watchers: list[Callable[[], None]] = []
         self._registration = Registration(
             zookeeper, broker, folder, self._notify_watchers, self._fail
@@ -107,6 +108,7 @@ class ZooKeeperCoordination(ZooKeeperGroups):
         """See `Coordination`."""
         await self._zookeeper.retry(partial(self._registration.join, member), _START_SECONDS)
         await self._zookeeper.retry(self._view.refresh, _START_SECONDS)
+        self._joined = True
         self._notify_watchers()
 
     async def leave(self) -> None:
@@ -120,6 +122,13 @@ class ZooKeeperCoordination(ZooKeeperGroups):
         await self.offset_writer.stop()
         await asyncio.to_thread(self._zookeeper.session.close)
 
+    async def _ask_patiently(self, question: Callable[[], Awaitable[object]]) -> None:
+        """Ask an idempotent question; retry it while the broker starts, which it would end."""
+        if self._joined:
+            await question()
+        else:
+            await self._zookeeper.retry(question, _START_SECONDS)
+
     def _notify_watchers(self) -> None:
         for changed in self._watchers:
             changed()
@@ -132,7 +141,7 @@ class ZooKeeperCoordination(ZooKeeperGroups):
 
     async def topics(self) -> list[Topic]:
         """See `Coordination`."""
-        await self._view.refresh()
+        await self._ask_patiently(self._view.refresh)
         return list(self._view.topics.values())
 
     async def read_topic(self, name: str) -> Topic | None:
@@ -172,10 +181,13 @@ class ZooKeeperCoordination(ZooKeeperGroups):
         await self._change(name, mark)
 
     async def finish_delete(self, name: str) -> None:
-        """See `Coordination`.
+        """See `Coordination`."""
+        await self._ask_patiently(partial(self._finish_delete, name))
 
-        Only the last broker forgets the topic, at the version that it read: the name may belong to
-        another topic by then.
+    async def _finish_delete(self, name: str) -> None:
+        """Only the last broker forgets the topic, at the version that it read.
+
+        The name may belong to another topic by then.
         """
         await self._registration.set_served(name, 0)
         path = paths.topic(name)
@@ -291,6 +303,9 @@ class ZooKeeperCoordination(ZooKeeperGroups):
 
     async def skip_producer_ids(self, first: int) -> None:
         """See `Coordination`."""
+        await self._ask_patiently(partial(self._skip_producer_ids, first))
+
+    async def _skip_producer_ids(self, first: int) -> None:
         found = await self._zookeeper.value(paths.PRODUCER_IDS)
         if first > (0 if found is None else int(found[0])):
             await self._take_block(0, first)

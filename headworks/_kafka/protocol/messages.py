@@ -14,6 +14,7 @@ import dataclasses
 import importlib
 import io
 import struct
+import sys
 import typing
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -56,17 +57,31 @@ def encode(api: Api, version: int, fields: Fields) -> bytes:
 
 @cache
 def _writer(name: str, version: int) -> tuple[type, Callable[[io.BytesIO, Any], None]]:
-    from kio.serial import entity_writer
-
     kind = _entity(name, version, "response")
-    return kind, typing.cast(Callable[[io.BytesIO, Any], None], entity_writer(kind))
+    write = _module_of_kio("kio.serial").entity_writer(kind)
+    return kind, typing.cast(Callable[[io.BytesIO, Any], None], write)
 
 
 @cache
 def _entity(name: str, version: int, side: str) -> Any:
-    module = importlib.import_module(f"kio.schema.{name}.v{version}.{side}")
+    module = _module_of_kio(f"kio.schema.{name}.v{version}.{side}")
     camel = "".join(word.capitalize() for word in name.split("_"))
     return getattr(module, f"{camel}{side.capitalize()}")
+
+
+def _module_of_kio(name: str) -> Any:
+    """Import a module of kio, without hypothesis.
+
+    kio would load hypothesis where it is installed. That takes half of a broker's start, and leaves
+    a folder `.hypothesis` where the broker was started.
+    """
+    if "kio.static" in sys.modules or "hypothesis" in sys.modules:
+        return importlib.import_module(name)
+    sys.modules["hypothesis"] = None  # type: ignore[assignment]
+    try:
+        return importlib.import_module(name)
+    finally:
+        del sys.modules["hypothesis"]
 
 
 def _build(message: Any, fields: Fields) -> Any:

@@ -74,6 +74,7 @@ def salvage(
     with closing(sqlite3.connect(new, isolation_level=None)) as db:
         row_checksums.prepare(db)
         db.execute("PRAGMA synchronous=FULL")
+        db.execute("PRAGMA fullfsync=ON")  # macOS only: past the disk's cache
         db.execute("BEGIN IMMEDIATE")
         names = [name for name in row_checksums.protected_tables(db) if name not in fresh]
         for row in intact_rows(path, db, names, found.damaged_at):

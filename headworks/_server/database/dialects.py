@@ -168,6 +168,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     _write_ahead(cursor)
     cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA fullfsync=ON")  # macOS only: past the disk's cache
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
 

@@ -56,11 +56,6 @@ def assert_gone(processes: list[psutil.Process]) -> None:
     assert not [p.cmdline() for p in alive]
 
 
-def leftovers(folder: Path) -> list[Path]:
-    """What a run left behind, but for the cache of hypothesis (kio imports it where it is)."""
-    return [path for path in folder.iterdir() if path.name != ".hypothesis"]
-
-
 @dataclass(frozen=True)
 class KeptDemo:
     """The output of a kept demo, and the pages of its console before it was stopped."""
@@ -92,7 +87,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> KeptDemo:
     out, _ = run.communicate(timeout=120)
     assert run.returncode == 130
     assert_gone(children)
-    assert not leftovers(folder)
+    assert not list(folder.iterdir())
     return KeptDemo(json.loads(out), printed, screens)
 
 
@@ -171,7 +166,7 @@ def test_ctrl_c_stops_every_child(tmp_path: Path, moment: str) -> None:
     run.communicate(timeout=120)
     assert run.returncode == 130
     assert_gone(children)
-    assert not leftovers(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_java_it_says_so_and_starts_nothing(tmp_path: Path) -> None:

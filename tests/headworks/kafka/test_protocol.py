@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import io
+import subprocess
+import sys
 import uuid
 from datetime import timedelta
 from pathlib import Path
@@ -342,3 +344,18 @@ def test_requests_read_as_kio_wrote_them(api: Any, version: int) -> None:
 def test_an_array_that_promises_gigabytes_allocates_nothing(version: int, body: bytes) -> None:
     with pytest.raises(MalformedError, match="elements"):
         decode(APIS[3], version, body + bytes(8))
+
+
+@pytest.mark.e2e
+def test_hypothesis_is_not_loaded_for_kio(tmp_path: Path) -> None:
+    """It is half of a broker's start, and leaves a folder where the broker was started."""
+    code = (
+        "import sys\n"
+        "from headworks._kafka.protocol import APIS, ApiKey, ErrorCode, decode, encode\n"
+        "assert decode(APIS[ApiKey.METADATA], 1, b'\\0\\0\\0\\0').topics == ()\n"
+        "assert encode(APIS[ApiKey.FIND_COORDINATOR], 0, "
+        "{'error_code': ErrorCode.NONE, 'node_id': 1, 'host': 'h', 'port': 2})\n"
+        "assert not [name for name in sys.modules if name.startswith('hypothesis')]\n"
+        "import hypothesis.strategies\n"
+    )
+    subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, check=True)

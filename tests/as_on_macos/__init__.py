@@ -1,0 +1,1 @@
+"""Tests as on macOS: see `sitecustomize`."""
