@@ -88,13 +88,7 @@ bench: $(READY)  ## measure ourselves beside the peers (an hour, 25 GB of disk)
 	done
 
 dist: $(READY)  ## build sdist and wheels into dist/, install one elsewhere, and run the tutorial there
-	rm -rf dist
-	$(BIN)/python -m hatchling build --directory dist
-	HEADWORKS_PURE=1 $(BIN)/python -m hatchling build --target wheel --directory dist
-	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && $(PYTHON) -m venv "$$folder" \
-	    && "$$folder/bin/pip" install --quiet --disable-pip-version-check \
-	        "$$(ls dist/*.whl | head -n 1)[server,hadoop,java]" \
-	    && HEADWORKS_TEST_BIN="$$folder/bin" $(BIN)/pytest -k tutorial tests/docs/test_readme.py
+	tests/bare/dist $(PYTHON)
 
 check: lint test  ## all that must be green before a change lands
 

@@ -50,6 +50,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=mark.args[0]))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Give the modules that share a Spark session to one worker."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.workers import SharedSessionScheduling
+
+    return SharedSessionScheduling(config, log)
+
+
 def _sort_by_length(items: list[pytest.Item], root: Path) -> None:
     """Put long modules first, then those with Spark, and unit tests last."""
     seconds = lengths()

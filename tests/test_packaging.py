@@ -98,6 +98,19 @@ def test_it_works_beside_packages_that_are_called_as_its_parts(
         assert f"headworks {command}" in done.stdout
 
 
+def test_servers_need_nothing_of_the_extra_hadoop(tmp_path: Path) -> None:
+    """`pip install headworks[server]` has neither numpy nor pyarrow, and its console starts."""
+    code = (
+        "import importlib, pkgutil, sys\n"
+        "sys.modules.update(dict.fromkeys(('numpy', 'pandas', 'pyarrow', 'pyspark')))\n"
+        "for part in ('_audit', '_broker', '_console', '_mirror', '_registry'):\n"
+        "    package = importlib.import_module(f'headworks.{part}')\n"
+        "    for each in pkgutil.walk_packages(package.__path__, f'headworks.{part}.'):\n"
+        "        importlib.import_module(each.name)\n"
+    )
+    subprocess.run([sys.executable, "-P", "-W", "ignore", "-c", code], cwd=tmp_path, check=True)
+
+
 @needs("gcc")
 def test_it_holds_what_was_compiled(names: set[str]) -> None:
     assert {stem + end for stem in SOURCES for end in (SUFFIX, ".pyi")} <= names

@@ -19,7 +19,7 @@ from hadoop_loader._commit.report import SkippedTopic
 from hadoop_loader._commit.table_history import field_ids_after
 from hadoop_loader._commit.text_store import fingerprint
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
-from hadoop_loader._tables.columns import StructField, ddl, table_name
+from hadoop_loader._tables.columns import MARKS_TABLE, StructField, ddl, table_name
 from hadoop_loader._tables.hive_catalog import SELF_TEST_TABLE
 from hadoop_loader._tables.old_rows import SchemaProjection, file_columns
 from hadoop_loader._tables.views import view_query
@@ -32,7 +32,6 @@ from headworks.schema import Record, governance_of, parse, subject_of
 # The versions of a topic's subject, or the refusal to show them.
 SchemaLookup = tuple[WriterSchema, ...] | RefusedError
 
-MARKS_TABLE = "headworks_completeness"
 # Names that no topic's table may have: `_headworks` is the folder of the commit log.
 _RESERVED_TABLES = (QUARANTINE_TABLE, MARKS_TABLE, SELF_TEST_TABLE, "_headworks")
 _LOOKUP_THREADS = 8

@@ -24,9 +24,8 @@ from functools import partial
 from hadoop_loader._commit.catalog import Catalog
 from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._commit.table_failures import TableFailures, table_error
-from hadoop_loader._commit.topic_plans import MARKS_TABLE
 from hadoop_loader._storage.filesystem import AnyPath, write_atomically
-from hadoop_loader._tables.columns import STRING, TIMESTAMP, StructField
+from hadoop_loader._tables.columns import MARKS_TABLE, STRING, TIMESTAMP, StructField
 from hadoop_loader._tables.sql_literals import string_literal
 from headworks._audit_counting import AUDIT_TOPIC, window_of
 from headworks.errors import UnreachableError

@@ -22,6 +22,7 @@ from headworks.schema import Array, EnumType, Fixed, MapType, Primitive, Record,
 from headworks.schema._model import Named, inner_types
 
 PARTITION_COLUMN = "datepartition"
+MARKS_TABLE = "headworks_completeness"  # up to which time each table is complete
 EMPTY_FIELD = "_present"
 MAX_DECIMAL_PRECISION = 38
 MAX_COLUMNS = 50_000

@@ -95,7 +95,7 @@ def block_of(up: subprocess.Popen[str]) -> dict[str, str]:
     lines: list[str] = []
     while not lines or "Ctrl-C" not in lines[-1]:
         lines.append(up.stderr.readline())
-        assert lines[-1], "headworks up ended"
+        assert lines[-1], f"headworks up ended: {''.join(lines)}"
     words = [line.split(maxsplit=1) for line in lines if not line.startswith(" ")]
     first = [name for name, *_ in words].index("console")
     return {name: text.strip() for name, text in words[first:]}

@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from hadoop_loader._commit.commit_record import Commit, TableState
-from hadoop_loader._commit.topic_plans import MARKS_TABLE
 from hadoop_loader._operations.completeness import (
     PROPERTY,
     CompletenessMarks,
     WindowSpan,
     audit_lookup,
 )
+from hadoop_loader._tables.columns import MARKS_TABLE
 from headworks._audit import queries
 from headworks._audit.store import AuditStore
 from headworks.errors import UnreachableError

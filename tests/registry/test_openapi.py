@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -28,30 +29,27 @@ from tests.registry.rest import Rest
 
 pytestmark = pytest.mark.e2e
 
-with warnings.catch_warnings():
-    # What the tool's own dependencies have to say about each other is not about us.
-    warnings.simplefilter("ignore")
-    import schemathesis
-    from schemathesis import GenerationMode
-    from schemathesis.checks import not_a_server_error
-    from schemathesis.core.result import Ok
-    from schemathesis.specs.openapi.checks import (
-        content_type_conformance,
-        response_schema_conformance,
-        status_code_conformance,
-    )
-
 EXAMPLES = int(os.environ.get("HEADWORKS_REGISTRY_FUZZ", "0")) or 2
 KINDS = STORES if "HEADWORKS_REGISTRY_FUZZ" in os.environ else STORES[-1:]
 LIMITS = settings(
     max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck)
 )
-CHECKS = [
-    not_a_server_error,
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-]
+
+
+def tool() -> tuple[ModuleType, list[Any]]:
+    """Schemathesis and its checks, imported late: collecting tests takes long enough without it."""
+    with warnings.catch_warnings():
+        # What the tool's own dependencies have to say about each other is not about us.
+        warnings.simplefilter("ignore")
+        import schemathesis
+        from schemathesis.checks import not_a_server_error
+        from schemathesis.specs.openapi import checks
+    return schemathesis, [
+        not_a_server_error,
+        checks.content_type_conformance,
+        checks.response_schema_conformance,
+        checks.status_code_conformance,
+    ]
 
 
 @pytest.fixture(params=KINDS)
@@ -86,22 +84,23 @@ def test_the_page_of_the_interface_needs_nothing_from_elsewhere(rest: Rest) -> N
 
 @pytest.mark.filterwarnings("ignore::Warning")
 def test_every_operation_answers_as_described(fuzzed: child_process.Service) -> None:
+    schemathesis, checks = tool()
     described = schemathesis.openapi.from_url(f"{fuzzed.url}/openapi.json")
     client = Rest(fuzzed.url)
     answered = 0
 
     def answers(case: Any) -> None:
         nonlocal answered
-        case.call_and_validate(checks=CHECKS, session=session, timeout=60)
+        case.call_and_validate(checks=checks, session=session, timeout=60)
         answered += 1
 
     with requests.Session() as session:
         for found in described.get_all_operations():
-            assert isinstance(found, Ok), found
+            assert isinstance(found, schemathesis.core.result.Ok), found
             # An operation before may have closed the registry to changes.
             client("PUT", "/mode?force=true", {"mode": "READWRITE"})
             client("PUT", "/config", {"compatibility": "NONE"})
-            for mode in GenerationMode:
+            for mode in schemathesis.GenerationMode:
                 cases = found.ok().as_strategy(generation_mode=mode)
                 # Where everything is allowed, there is nothing to send that is not.
                 with suppress(Unsatisfiable):

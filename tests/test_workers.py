@@ -1,0 +1,24 @@
+"""Which modules share a worker, and with it a Spark session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.workers import modules_with_session, unit_of
+
+pytestmark = pytest.mark.unit
+
+
+def test_the_modules_that_take_the_session_are_one_unit(root: Path) -> None:
+    found = frozenset(modules_with_session(root))
+    assert len({unit_of(module, found) for module in found}) == 1
+    alone = "tests/hadoop_loader/test_plan.py"
+    assert unit_of(alone, found) == alone
+
+
+def test_every_module_that_takes_the_session_is_found(root: Path) -> None:
+    found = {Path(module).stem for module in modules_with_session(root)}
+    assert {"test_killed", "test_datasource", "test_views", "test_metastore_limits"} <= found
+    assert "test_s3" not in found
