@@ -30,11 +30,24 @@ class CountedRange:
 
 
 @dataclass(frozen=True, slots=True)
+class CountedSchema:
+    """Messages of one schema: the id they were written with (None: no id), and that of the reader.
+
+    `read` is 0 for a schema that the reader's registry does not have, and None without a reader's
+    schema.
+    """
+
+    written: int | None
+    read: int | None
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
 class Increment:
     """The counts of one tier since its last report.
 
     `window_start` and `sent_at` are milliseconds since 1970 UTC. `counts` is by outcome. Only the
-    loader sets `commit` and `ranges`.
+    loader sets `commit` and `ranges`. `schemas` is None if the tier did not count by schema.
     """
 
     id: str
@@ -48,6 +61,7 @@ class Increment:
     sent_at: int
     commit: int | None = None
     ranges: tuple[CountedRange, ...] = ()
+    schemas: tuple[CountedSchema, ...] | None = None
 
 
 class IncrementDecoder:
@@ -82,6 +96,7 @@ class IncrementDecoder:
                     CountedRange(one["partition_number"], one["first_offset"], one["end_offset"])
                     for one in ranges or ()
                 ),
+                _schemas(event.get("schemas")),
             )
         except UnreachableError:
             raise
@@ -90,6 +105,12 @@ class IncrementDecoder:
                 f"not an audit event: {error}",
                 fix="only Headworks' own tiers may write to this topic",
             ) from error
+
+
+def _schemas(found: list[dict[str, Any]] | None) -> tuple[CountedSchema, ...] | None:
+    if found is None:
+        return None
+    return tuple(CountedSchema(one["written"], one["read"], one["messages"]) for one in found)
 
 
 def id_bytes(increment_id: str) -> bytes:

@@ -2,8 +2,8 @@
 
 Rules:
 
-- Each format is a pure function of the verdict. Waived findings stay visible as notes, and
-  warnings as warnings.
+- Each format is a pure function of the verdict. Waived findings, and those about the unused, stay
+  visible as notes, and warnings as warnings.
 - A fault that breaks the readers of many versions in the same way is reported once, except in JSON.
   GitHub shows ten annotations per step, and ten versions must not hide the next fault.
 """
@@ -19,12 +19,22 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from headworks import __version__
-from headworks._ci.report import grouped, summary, text_report, warning_reason
+from headworks._ci.report import grouped, summary, text_report, usage_of, warning_reason
 from headworks._ci.rules import kind_of, title_of
 from headworks._ci.verdict import Impact, LocatedFinding, Verdict
 
-_GITHUB_LEVELS: Final = {"error": "error", "warning": "warning", "waived": "notice"}
-_GITLAB_SEVERITIES: Final = {"error": "major", "warning": "minor", "waived": "info"}
+_GITHUB_LEVELS: Final = {
+    "error": "error",
+    "warning": "warning",
+    "waived": "notice",
+    "unused": "notice",
+}
+_GITLAB_SEVERITIES: Final = {
+    "error": "major",
+    "warning": "minor",
+    "waived": "info",
+    "unused": "info",
+}
 
 
 def render(verdict: Verdict, form: str) -> str:
@@ -78,14 +88,17 @@ def _junit(verdict: Verdict) -> str:
         )
         standing = [g for g in grouped(one.findings) if g[0].refuses]
         warnings = grouped(one.warnings)
+        unused = [g for g in grouped(one.findings) if g[0].severity == "unused"]
         if standing:
             message = f"{len(standing)} finding(s): {_message(standing[0])}"
             failure = ElementTree.SubElement(case, "failure", message=message, type="incompatible")
             failure.text = "\n".join(map(_junit_line, standing))
-        if warnings:
+        if warnings or unused:
             # JUnit has no warnings: test reports show the output of a test that passed.
             output = ElementTree.SubElement(case, "system-out")
-            output.text = "\n".join(f"warning: {_junit_line(group)}" for group in warnings)
+            output.text = "\n".join(
+                f"{group[0].severity}: {_junit_line(group)}" for group in (*warnings, *unused)
+            )
     ElementTree.indent(suite)
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -153,6 +166,9 @@ def _sarif_result(group: Sequence[LocatedFinding], index: int) -> dict[str, obje
     }
     if one.waiver is not None:
         result["suppressions"] = [{"kind": "external", "justification": one.waiver.reason}]
+    elif one.severity == "unused":
+        evidence = " ".join(usage_of(group))
+        result["suppressions"] = [{"kind": "external", "justification": evidence}]
     return result
 
 
@@ -179,6 +195,7 @@ def _message(group: Sequence[LocatedFinding]) -> str:
     """Return the message of a group, with the number of further versions."""
     one, more = group[0], len({one.against for one in group}) - 1
     message = one.finding.message + (f"; the same against {more} more" if more else "")
+    message = ". ".join([message, *usage_of(group)])
     return f"{message} ({warning_reason(one)})" if one.severity == "warning" else message
 
 
@@ -227,6 +244,8 @@ def _markdown_finding(group: Sequence[LocatedFinding]) -> Iterator[str]:
         yield from ("", f"Against: {'; '.join(against)}")
     if first.is_warning:
         yield from ("", f"Warning: {warning_reason(first)}")
+    for evidence in usage_of(group):
+        yield from ("", f"Usage: {evidence}")
     if first.waiver is not None:
         yield from ("", f"{first.waiver.term.capitalize()}: {first.waiver.reason}")
     if first.expired is not None:

@@ -8,14 +8,18 @@ policy, by the function that the registry itself uses.
 Rules: a new subject passes, and a renamed file is followed. A deleted subject is a finding. A file
 that is not a schema is a finding too, and hides no other finding. If a change passes under a lax
 policy, the findings of the subject's default policy are warnings, unless the same field is refused.
+A finding says who uses the version that breaks, and may pass if nobody does (`usage`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headworks._ci.baselines import Baseline, SubjectHistory, open_baseline
 from headworks._ci.catalog import SchemaCatalog, SchemaFile, read_folder, within
@@ -32,6 +36,7 @@ from headworks._ci.lint import lint_file
 from headworks._ci.locations import locate, refusal
 from headworks._ci.rules import CATALOG_RULES
 from headworks._ci.source_map import Region
+from headworks._ci.usage import AskUsage, evidence_of
 from headworks._ci.verdict import (
     DownstreamConsumer,
     Impact,
@@ -42,7 +47,13 @@ from headworks._ci.verdict import (
 from headworks.compatibility import Finding, Level, Policy, check_level, stricter_findings
 from headworks.errors import UsageError
 from headworks.schema import Record, Schema, topic_of
-from headworks.schema._canonical import canonical_text
+from headworks.schema._canonical import canonical_text, fingerprint
+
+if TYPE_CHECKING:
+    from headworks._ci.trial import Trial
+
+# Tries a schema of a subject on messages; None for a subject without a topic.
+TryOn = Callable[[str, Schema], "Trial | None"]
 
 # The file name of a proposed schema that is only a text.
 PROPOSED = "proposed.avsc"
@@ -58,6 +69,9 @@ class _CheckContext:
     readers_of: Callable[[str], Sequence[DownstreamConsumer]]
     waived: tuple[Waiver, ...]
     day: date
+    usage: AskUsage | None = None
+    now_ms: int = 0
+    try_on: TryOn | None = None
 
 
 def check(
@@ -68,13 +82,16 @@ def check(
     home: Path | None = None,
     bootstrap: str | None = None,
     waive: Sequence[Waiver] = (),
+    usage: AskUsage | None = None,
+    try_on: TryOn | None = None,
 ) -> Verdict:
     """Check the catalog in `schemas` (its folders or files) against every baseline.
 
     If `schemas` is a file, the files that use its types are checked too. `against` has one or more
     of `git:REF` and `registry:URL`. `home` is the folder of the catalog if no governance.toml marks
     it. `bootstrap` is a broker whose consumer groups are listed with the changes. `waive` applies
-    to every subject, in addition to the waivers of governance.toml.
+    to every subject, in addition to the waivers of governance.toml. `usage` is asked for the
+    subjects with findings, and `try_on` tries changed schemas on messages.
 
     Raises UsageError if a baseline or the catalog cannot be read, and UnreachableError if a
     registry or the broker does not answer.
@@ -92,7 +109,10 @@ def check(
     catalog.subjects(paths)  # refuses two files with one subject
     day = today or datetime.now(tz=UTC).date()
     consumers = DownstreamConsumers(governance, bootstrap)
-    context = _CheckContext(catalog, governance, baselines, consumers.of, tuple(waive), day)
+    context = _CheckContext(
+        *(catalog, governance, baselines, consumers.of, tuple(waive), day),
+        *(None if usage is None else cache(usage), time.time_ns() // 1_000_000, try_on),
+    )
     verdicts = [
         _check_file(one, context) for one in catalog.files() if catalog.touches(one.path, paths)
     ]
@@ -144,7 +164,8 @@ def _check_file(one: SchemaFile, context: _CheckContext) -> SubjectVerdict:
     for baseline, history in histories:
         notes += _notes(one, baseline, history)
         for finding, against in _findings(one, baseline, history, context.governance):
-            found.append(_locate(one, finding, against, context))
+            located = _locate(one, finding, against, context)
+            found.append(_with_usage(located, history, context))
         for finding, against in _warnings(one, baseline, history, context.governance):
             located = _locate(one, finding, against, context)
             warned.append(replace(located, is_warning=True))
@@ -154,6 +175,10 @@ def _check_file(one: SchemaFile, context: _CheckContext) -> SubjectVerdict:
     known = [[v.schema for v in history.versions] for _, history in histories if history]
     changed = not any(canonical_text(schemas[-1]) == text for schemas in known if schemas)
     impact = _impact(one.schema, one.subject, known, context) if changed else None
+    trial = context.try_on(one.subject, one.schema) if changed and context.try_on else None
+    if trial is not None:
+        notes.append(trial.note)
+        found += [_locate(one, each, trial.topic, context) for each in trial.findings()]
     return SubjectVerdict(
         one.subject, one.path, tuple(found), tuple(notes), impact, changed, tuple(warned)
     )
@@ -235,6 +260,20 @@ def _locate(
     return located
 
 
+def _with_usage(
+    located: LocatedFinding, history: SubjectHistory | None, context: _CheckContext
+) -> LocatedFinding:
+    """Add what is known of those who would break by a finding."""
+    if context.usage is None or located.subject is None:
+        return located
+    usage = context.usage(located.subject)
+    if usage is None:
+        return located
+    known = {one.number: fingerprint(one.schema) for one in history.versions} if history else {}
+    rule = context.governance.evidence
+    return replace(located, usage=evidence_of(located.finding, usage, known, rule, context.now_ms))
+
+
 def _impact(
     schema: Schema, subject: str, histories: Sequence[Sequence[Schema]], context: _CheckContext
 ) -> Impact | None:
@@ -277,10 +316,12 @@ def _deleted(context: _CheckContext, paths: Sequence[Path]) -> Iterator[SubjectV
                 note = f"deleted: {path}, level NONE"
                 yield SubjectVerdict(subject, path, (), (note,))
                 continue
-            yield _deleted_subject(subject, path, baseline)
+            yield _deleted_subject(subject, path, baseline, context)
 
 
-def _deleted_subject(subject: str, path: str, baseline: Baseline) -> SubjectVerdict:
+def _deleted_subject(
+    subject: str, path: str, baseline: Baseline, context: _CheckContext
+) -> SubjectVerdict:
     message = (
         f"Subject {subject} has no file any more ({path} in {baseline.name}): its producers can "
         "no longer be checked, its consumers and its table stay"
@@ -290,4 +331,4 @@ def _deleted_subject(subject: str, path: str, baseline: Baseline) -> SubjectVerd
     kind = CATALOG_RULES["HW302"][0]
     finding = Finding("HW302", kind, message, fix, "", "", "")
     located = LocatedFinding(finding, subject, path, Region(1, 1, 1, 1), (), baseline.name)
-    return SubjectVerdict(subject, path, (located,))
+    return SubjectVerdict(subject, path, (_with_usage(located, None, context),))

@@ -14,6 +14,10 @@
     [subjects."orders-key"]
     file = "keys/order_key.avsc"
 
+    [usage]
+    unused_days = 30
+    evidence_days = 30
+
 By `file`, any subject has its schema: keys, and the names of Confluent's RecordNameStrategy and
 TopicRecordNameStrategy. A file that no table names has the subject that it names itself.
 
@@ -91,11 +95,20 @@ class GovernanceTable:
 
 
 @dataclass(frozen=True, slots=True)
+class EvidenceRule:
+    """The evidence by which a removal passes: days unused, and days in which all was counted."""
+
+    unused_days: int = 30
+    evidence_days: int = 30
+
+
+@dataclass(frozen=True, slots=True)
 class GovernanceFile:
     """The governance of a catalog; without a file, the defaults of `GovernanceTable`."""
 
     default: GovernanceTable = GovernanceTable()
     subjects: Mapping[str, GovernanceTable] = field(default_factory=dict)
+    evidence: EvidenceRule = EvidenceRule()
 
     def of(self, subject: str) -> SubjectGovernance:
         """Return the governance of `subject`."""
@@ -189,7 +202,7 @@ def read_governance(root: Path) -> GovernanceFile:
         return GovernanceFile()
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
-    _only(path, "", content, "default", "subjects")
+    _only(path, "", content, "default", "subjects", "usage")
     default = _demand(path, "[default]", content.get("default", {}), GovernanceTable())
     tables = _table(path, "[subjects]", content.get("subjects", {}))
     subjects = {
@@ -197,7 +210,19 @@ def read_governance(root: Path) -> GovernanceFile:
         for name, value in tables.items()
     }
     _check_files(path, subjects)
-    return GovernanceFile(default, subjects)
+    return GovernanceFile(default, subjects, _evidence(path, content.get("usage", {})))
+
+
+def _evidence(path: Path, value: object) -> EvidenceRule:
+    table = _table(path, "[usage]", value)
+    _only(path, "[usage]", table, "unused_days", "evidence_days")
+    rule = replace(EvidenceRule(), **cast(dict[str, int], table))
+    for days in (rule.unused_days, rule.evidence_days):
+        if type(days) is not int or days < 1:
+            raise UsageError(
+                f"{path}: {days!r} in [usage] is not a number of days", fix="give 1 or more"
+            )
+    return rule
 
 
 def _subject_table(

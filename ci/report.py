@@ -69,8 +69,9 @@ def summary(verdict: Verdict) -> str:
     files = f"{total} schema file{'s' * (total != 1)}"
     told = [group[0] for group in grouped(verdict.reported)]
     count = sum(1 for one in told if one.refuses)
-    counts = [(sum(1 for one in told if one.severity == "waived"), "waived")]
-    warnings = sum(1 for one in told if one.severity == "warning")
+    severities = [one.severity for one in told]
+    counts = [(severities.count(word), word) for word in ("waived", "unused")]
+    warnings = severities.count("warning")
     counts.append((warnings, f"warning{'s' * (warnings != 1)}"))
     rest = "".join(f", {number} {word}" for number, word in counts if number)
     changed = sum(1 for one in verdict.subjects if one.subject is not None and one.changed)
@@ -85,7 +86,7 @@ def grouped(findings: Iterable[LocatedFinding]) -> list[list[LocatedFinding]]:
     groups: dict[tuple[object, ...], list[LocatedFinding]] = {}
     for one in findings:
         proposed_reads = one.finding.reader_version is None
-        rule = (one.finding.rule, one.finding.fix, one.is_warning)
+        rule = (one.finding.rule, one.finding.fix, one.is_warning, one.severity)
         key = (one.file, one.region, rule, proposed_reads)
         groups.setdefault(key, []).append(one)
     return list(groups.values())
@@ -94,6 +95,11 @@ def grouped(findings: Iterable[LocatedFinding]) -> list[list[LocatedFinding]]:
 def warning_reason(one: LocatedFinding) -> str:
     """Return why a finding is only a warning."""
     return f"{one.policy} refuses this change; the policy of {one.subject} is laxer"
+
+
+def usage_of(group: Sequence[LocatedFinding]) -> list[str]:
+    """Return what is known of those who would break by findings, each text once."""
+    return list(dict.fromkeys(one.usage.text for one in group if one.usage is not None))
 
 
 def _subject(one: SubjectVerdict, style: Style) -> Iterator[str]:
@@ -199,5 +205,7 @@ def _remarks(group: Sequence[LocatedFinding]) -> Iterator[tuple[str, str]]:
         yield "policy", warning_reason(first)
     if first.waiver is not None:
         yield first.waiver.term, first.waiver.reason
+    for evidence in usage_of(group):
+        yield "usage", evidence
     if first.expired is not None:
         yield f"was waived until {first.expired.until}", first.expired.reason

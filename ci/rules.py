@@ -14,6 +14,7 @@ CATALOG_RULES: Final = {
     "HW301": ("INVALID_SCHEMA", "a file that is no Avro schema"),
     "HW302": ("SUBJECT_DELETED", "a subject whose file is gone"),
     "HW303": ("REGISTRY_REFUSES", "the registry refuses for a reason of its own"),
+    "HW304": ("MESSAGES_UNREADABLE", "messages of the topic that the schema cannot read"),
 }
 LINT_RULES: Final = {
     "HW401": ("UNDOCUMENTED", "every record, field and enum has a doc"),

@@ -3,6 +3,7 @@
 [gate]
 against = ["git:origin/main", "registry"]
 bootstrap = "broker.example.org:9092"
+usage = "http://console.example.org:8090"
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from headworks.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class GateSettings:
-    """The baselines of a check, and the broker whose consumer groups are listed, if any."""
+    """The baselines of a check, the broker whose groups are listed, and the console, if any."""
 
     against: tuple[str, ...] = ()
     bootstrap: str | None = None
+    usage: str | None = None
 
 
 def read_settings(path: Path) -> GateSettings:
@@ -31,13 +33,14 @@ def read_settings(path: Path) -> GateSettings:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
     table = content.get("gate", {})
-    known = isinstance(table, dict) and not set(table) - {"against", "bootstrap"}
+    known = isinstance(table, dict) and not set(table) - {"against", "bootstrap", "usage"}
     against = table.get("against", []) if known else None
-    bootstrap = table.get("bootstrap") if known else None
+    bootstrap, usage = (table.get(name) if known else None for name in ("bootstrap", "usage"))
     listed = isinstance(against, list) and all(isinstance(one, str) for one in against)
-    if not listed or not isinstance(bootstrap, str | None):
+    texts = isinstance(bootstrap, str | None) and isinstance(usage, str | None)
+    if not listed or not texts or not known:
         raise UsageError(
-            f"{path}: [gate] takes a list `against` and a text `bootstrap`, and nothing else",
+            f"{path}: [gate] takes a list `against`, and the texts `bootstrap` and `usage`",
             fix='against = ["git:origin/main"]',
         )
-    return GateSettings(tuple(against or ()), bootstrap)
+    return GateSettings(tuple(against or ()), bootstrap, usage)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 
 from headworks._ci.governance import Waiver
 from headworks._ci.source_map import Region
+from headworks._ci.usage import UsageEvidence
 from headworks.compatibility import RULES, Finding, Policy
 
 
@@ -56,17 +57,21 @@ class LocatedFinding:
     mark: Region | None = None
     # The change passes, and a stricter policy would refuse it.
     is_warning: bool = False
+    # Who would break, and whether it passes because nobody would. None: nothing is known.
+    usage: UsageEvidence | None = None
 
     @property
     def refuses(self) -> bool:
-        """Whether the change is refused for it: it is no warning, and nobody waived it."""
-        return self.waiver is None and not self.is_warning
+        """Whether the change is refused for it: it is no warning, waived, or about the unused."""
+        return self.severity == "error"
 
     @property
     def severity(self) -> str:
-        """error, warning, or waived."""
+        """error, warning, waived, or unused."""
         if self.waiver is not None:
             return "waived"
+        if self.usage is not None and self.usage.allows:
+            return "unused"
         return "warning" if self.is_warning else "error"
 
     @property
@@ -90,6 +95,7 @@ class LocatedFinding:
             "against": self.against,
             "waived": None if self.waiver is None else self.waiver.reason,
             "expired": None if self.expired is None else self.expired.until.isoformat(),
+            "usage": None if self.usage is None else self.usage.as_dict(),
         }
 
 
@@ -108,7 +114,7 @@ class SubjectVerdict:
 
     @property
     def refused(self) -> bool:
-        """Whether there is a finding that is not waived."""
+        """Whether there is a finding that is neither waived nor about the unused."""
         return any(one.refuses for one in self.findings)
 
     @property

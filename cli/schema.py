@@ -26,11 +26,15 @@ from headworks._cli.output import (
     print_status,
     print_table,
 )
+from headworks._cli.schema_rollout import rollout
+from headworks._cli.schema_usage import usage as show_usage
+from headworks._cli.schema_usage import usage_for_gate
 from headworks._settings import FILE_NAME, resolve
 from headworks.errors import FindingsError, UsageError
 
 if TYPE_CHECKING:
     from headworks._ci.report import Style
+    from headworks._ci.trial import MessageTrials
     from headworks._ci.verdict import Verdict
     from headworks.registry_client import RegistryClient, SubjectVersion
     from headworks.schema import Schema
@@ -40,6 +44,8 @@ schema_app = typer.Typer(
     help="Check schemas before they are merged, and register them.",
     rich_markup_mode=None,
 )
+schema_app.command("usage")(show_usage)
+schema_app.command("rollout")(rollout)
 
 
 class ReportFormat(StrEnum):
@@ -90,6 +96,16 @@ def check(
         typer.Option(help="waive RULE, RULE:SUBJECT, or all in this run; repeatable"),
     ] = None,
     reason: Annotated[str, typer.Option(help="reason for --waive, shown in the report")] = "",
+    usage: Annotated[
+        str | None,
+        typer.Option(help="ask this console who uses which version, or `none`"),
+    ] = None,
+    try_on: Annotated[
+        int | None,
+        typer.Option(
+            "--try-on", min=1, max=10_000_000, help="try changes on this many messages of the topic"
+        ),
+    ] = None,
     form: ReportOption = ReportFormat.TEXT,
     output: OutputOption = None,
     reports: ReportsOption = None,
@@ -100,13 +116,16 @@ def check(
     from headworks._ci.settings import read_settings
 
     settings = read_settings(Path(FILE_NAME))
-    verdict = run_check(
-        _paths(schemas),
-        [_with_address(base) for base in against or settings.against],
-        home=Path(resolve("schemas")),
-        bootstrap=bootstrap or settings.bootstrap,
-        waive=one_time_waivers(waive or (), reason),
-    )
+    with usage_for_gate(usage or settings.usage) as ask_usage:
+        verdict = run_check(
+            _paths(schemas),
+            [_with_address(base) for base in against or settings.against],
+            home=Path(resolve("schemas")),
+            bootstrap=bootstrap or settings.bootstrap,
+            waive=one_time_waivers(waive or (), reason),
+            usage=ask_usage,
+            try_on=None if try_on is None else _trials(bootstrap or settings.bootstrap, try_on),
+        )
     _report(verdict, form, output, reports or ())
 
 
@@ -255,6 +274,13 @@ def show(
     else:
         print_status(f"{found.subject}, version {found.version}, id {found.id}")
         sys.stdout.write(json.dumps(json.loads(found.text), indent=2, ensure_ascii=False) + "\n")
+
+
+def _trials(bootstrap: str | None, most: int) -> MessageTrials:
+    from headworks._ci.trial import MessageTrials
+    from headworks._cli.broker_address import bootstrap_servers
+
+    return MessageTrials(bootstrap_servers(bootstrap), _client(None), most)
 
 
 def _paths(schemas: list[str] | None) -> list[Path]:

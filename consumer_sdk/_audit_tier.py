@@ -2,12 +2,15 @@
 
 Rules: a message is counted when it is processed, in a memory-mapped file. If the process is killed,
 the next one publishes its counts. A message that is processed twice is counted twice, because that
-is what happened. The audit topic itself is not counted.
+is what happened. The audit topic itself is not counted. The id of the reader's own schema is looked
+up with the first message. A registry that does not answer never delays messages for long: the
+schema counts as unregistered until it does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +19,20 @@ import confluent_kafka
 from headworks._audit_counting import AUDIT_TOPIC, window_of
 from headworks._audit_counting.outcomes import SKIPPED
 from headworks._audit_counting.publishing import AuditPublisher
+from headworks._audit_counting.schema_use import UNREGISTERED, ids_of
 from headworks._audit_counting.tally import Report
+from headworks.codec import event_type
+from headworks.errors import HeadworksError
 from headworks.registry_client._schema_ids import EventSchemaIds
+
+_LOOKUP_PAUSE_SECONDS = 60.0  # after a lookup of the reader's schema that failed
 
 
 class AuditTier:
-    """Counts for `group`, and publishes every `every` seconds and when it is closed."""
+    """Counts for `group`, and publishes every `every` seconds and when it is closed.
+
+    The group reads the topics of `events` with these classes, and others as dicts.
+    """
 
     def __init__(
         self,
@@ -30,12 +41,18 @@ class AuditTier:
         group: str,
         application: str,
         state_dir: Path,
+        events: Sequence[type] = (),
         *,
         every: float,
     ) -> None:
+        self._ids = EventSchemaIds(registry, state_dir)
+        self._classes = {event_type(cls).topic: cls for cls in events}
+        # The reader's schema id by topic, and when one that is unknown is looked up again.
+        self._readers: dict[str, int] = {}
+        self._lookups_due: dict[str, float] = {}
         self._last_windows: dict[str, int] = {}  # the window of the last message, by topic
         self._folder = state_dir / group.replace("/", "%2F")
-        self._client, self._ids = client, EventSchemaIds(registry, state_dir)
+        self._client = client
         self._application, self._every = application, every
         self._publisher = self._publish(self._folder, f"consumer:{group}")
         self._retries: AuditPublisher | None = None  # as the producer of its retry topics
@@ -50,8 +67,9 @@ class AuditTier:
         """Count a message that is sent to a retry topic; return what counts its delivery."""
         if self._retries is None:
             self._retries = self._publish(self._folder / "retries", "producer")
-        size = len(message.value() or b"")
-        return self._retries.counters.attempt(topic, message.timestamp()[1], size).report
+        value, at = message.value(), message.timestamp()[1]
+        counters = self._retries.counters
+        return counters.attempt(topic, at, len(value or b""), ids_of(value)).report
 
     def processed(self, message: confluent_kafka.Message, outcome: int) -> None:
         """Count a message with its outcome, an index of OUTCOMES."""
@@ -59,8 +77,8 @@ class AuditTier:
         if topic is None or topic == AUDIT_TOPIC:
             return
         window = self._last_windows[topic] = window_of(message.timestamp()[1])
-        size = len(message.value() or b"")
-        self._publisher.counters.count(topic, window, size, outcome)
+        value, ids = message.value(), ids_of(message.value(), self._reader(topic))
+        self._publisher.counters.count(topic, window, len(value or b""), outcome, ids=ids)
 
     def damaged(self, topic: str, messages: int) -> None:
         """Count messages that were skipped with their damaged batch.
@@ -70,6 +88,24 @@ class AuditTier:
         if messages and topic != AUDIT_TOPIC:
             window = self._last_windows.get(topic, 0)
             self._publisher.counters.count(topic, window, 0, SKIPPED, messages)
+
+    def _reader(self, topic: str) -> int | None:
+        """Return the id of the schema that the group reads a topic with; None for dicts."""
+        cls = self._classes.get(topic)
+        if cls is None:
+            return None
+        found = self._readers.get(topic)
+        if found is not None:
+            return found
+        now = time.monotonic()
+        if now < self._lookups_due.get(topic, now):
+            return UNREGISTERED
+        try:
+            found = self._readers[topic] = self._ids.find(cls)
+        except HeadworksError:
+            self._lookups_due[topic] = now + _LOOKUP_PAUSE_SECONDS
+            return UNREGISTERED
+        return found
 
     def close(self) -> None:
         """Publish the rest within a few seconds; the next process publishes what is left then."""

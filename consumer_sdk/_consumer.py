@@ -162,8 +162,8 @@ class Consumer(MessageLoop[T]):
             config=self._watch.config,
         )
         self._membership: Membership = self._join(membership, zookeeper)
-        named = application or group
-        self._audit_tier = self._count(registry_url, named, state_dir, audit_every, wanted=audit)
+        audited = (application or group, state_dir, events, audit_every)
+        self._audit_tier = self._count(registry_url, *audited, wanted=audit)
         self._outcomes = MessageOutcomes(self._group_config, policy, self._audit_tier)
         self._error_events = ErrorEvents(
             *(self._brokers, self._watch, self._group_config.reader, self._audit_tier, skip_damaged)
@@ -331,6 +331,7 @@ class Consumer(MessageLoop[T]):
         registry: str,
         application: str,
         state_dir: Path | str | None,
+        events: Sequence[type],
         every: float,
         *,
         wanted: bool,
@@ -338,7 +339,8 @@ class Consumer(MessageLoop[T]):
         config, state = self._group_config, Path(state_dir or _default_state_dir())
         if not wanted:
             return None
-        return AuditTier(config.client, registry, config.group, application, state, every=every)
+        about = (config.client, registry, config.group, application, state, events)
+        return AuditTier(*about, every=every)
 
     def _join(self, membership: str, zookeeper: str | None) -> Membership:
         try:

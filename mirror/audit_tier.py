@@ -14,10 +14,11 @@ from typing import Any
 from headworks._audit_counting import AUDIT_TOPIC
 from headworks._audit_counting.outcomes import ATTEMPTED, MIRRORED, TOO_LARGE, UNRESOLVED
 from headworks._audit_counting.publishing import AuditPublisher
+from headworks._audit_counting.schema_use import SchemaIds
 from headworks.registry_client._schema_ids import EventSchemaIds
 
-# (topic, window) -> [messages, bytes of values]
-Counts = dict[tuple[str, int], list[int]]
+# (topic, window, schema ids) -> [messages, bytes of values]
+Counts = dict[tuple[str, int, SchemaIds], list[int]]
 _PUBLISH_SECONDS = 10.0
 
 
@@ -39,30 +40,30 @@ class MirrorAuditTier:
 
     def attempted(self, counts: Counts) -> None:
         """Count messages that are about to be sent."""
-        for topic, window, messages, size in _audited(counts):
-            self._counters.count(topic, window, size, ATTEMPTED, messages)
+        for topic, window, ids, messages, size in _audited(counts):
+            self._counters.count(topic, window, size, ATTEMPTED, messages, ids)
 
     def mirrored(self, counts: Counts) -> None:
         """Count messages that the target has acknowledged."""
-        for topic, window, messages, _ in _audited(counts):
-            self._counters.count(topic, window, 0, MIRRORED, messages)
+        for topic, window, ids, messages, _ in _audited(counts):
+            self._counters.count(topic, window, 0, MIRRORED, messages, ids)
 
     def unresolved(self, counts: Counts) -> None:
         """Count messages with an unknown outcome, which are sent again."""
-        for topic, window, messages, _ in _audited(counts):
-            self._counters.count(topic, window, 0, UNRESOLVED, messages)
+        for topic, window, ids, messages, _ in _audited(counts):
+            self._counters.count(topic, window, 0, UNRESOLVED, messages, ids)
 
-    def too_large(self, topic: str, window: int) -> None:
+    def too_large(self, topic: str, window: int, ids: SchemaIds) -> None:
         """Count a message that the target rejected and the mirror skipped."""
         if topic != AUDIT_TOPIC:
-            self._counters.count(topic, window, 0, TOO_LARGE)
+            self._counters.count(topic, window, 0, TOO_LARGE, ids=ids)
 
     def close(self) -> None:
         """Publish the remaining counts for a few seconds; the next process publishes the rest."""
         self._publisher.close()
 
 
-def _audited(counts: Counts) -> Iterator[tuple[str, int, int, int]]:
-    for (topic, window), (messages, size) in counts.items():
+def _audited(counts: Counts) -> Iterator[tuple[str, int, SchemaIds, int, int]]:
+    for (topic, window, ids), (messages, size) in counts.items():
         if topic != AUDIT_TOPIC and messages:
-            yield topic, window, messages, size
+            yield topic, window, ids, messages, size

@@ -24,6 +24,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 from headworks._audit_counting import window_of
+from headworks._audit_counting.schema_use import ids_of
 from headworks._mirror.audit_tier import Counts, MirrorAuditTier
 from headworks._mirror.errors import Position, SessionEndedError
 from headworks._mirror.options import MirrorOptions, MirrorSource
@@ -210,7 +211,7 @@ class MirrorSession:
         done = self._unacknowledged
         _add(done, waiting, sign=-1)
         self._unacknowledged = waiting
-        for (topic, _), (messages, size) in done.items():
+        for (topic, _, _), (messages, size) in done.items():
             self._progress.messages[topic] += messages
             self._progress.bytes[topic] += size
         if self._tier is not None:
@@ -229,11 +230,12 @@ class MirrorSession:
     def _count_skipped(self, message: confluent_kafka.Message) -> None:
         topic, window = message.topic() or "", window_of(message.timestamp()[1])
         self._progress.too_large[topic] += 1
-        entry = self._unacknowledged[topic, window]
+        ids = ids_of(message.value())
+        entry = self._unacknowledged[topic, window, ids]
         entry[0] -= 1
         entry[1] -= len(message.value() or b"")
         if self._tier is not None:
-            self._tier.too_large(topic, window)
+            self._tier.too_large(topic, window, ids)
 
     def _next_careful_until(self, error: SessionEndedError) -> Position:
         """Return the offsets at which the next session may stop being careful."""
@@ -256,7 +258,8 @@ class MirrorSession:
 
 
 def _count(counts: Counts, message: confluent_kafka.Message) -> None:
-    key = (message.topic() or "", window_of(message.timestamp()[1]))
+    window, ids = window_of(message.timestamp()[1]), ids_of(message.value())
+    key = (message.topic() or "", window, ids)
     entry = counts.setdefault(key, [0, 0])
     entry[0] += 1
     entry[1] += len(message.value() or b"")

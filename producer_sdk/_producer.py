@@ -22,11 +22,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from headworks._audit_counting.schema_use import counted_as
 from headworks._choice import choice
 from headworks._kafka.bootstrap import BootstrapServers
 from headworks._settings import resolve
 from headworks._wire import prefix
-from headworks.codec import Event, EventType, event_type
+from headworks.codec import Event, event_type
 from headworks.codec._encoders import EncodedMessage
 from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client._schema_ids import EventSchemaIds
@@ -68,6 +69,7 @@ class _Prepared(NamedTuple):
     message: Callable[[bytes, Any], EncodedMessage]  # encodes an event
     prefix: bytes  # magic byte and schema id
     topic: str
+    counted: str  # the name of the counts of its topic and schema
 
 
 class Producer:
@@ -234,7 +236,7 @@ class Producer:
         carried = headers_of(self._headers, self._trace, check_headers(headers))
         now = int(self._clock() * 1000)
         message = OutgoingMessage(topic, None, key_of(key), now, carried)
-        return self._start().enqueue_reported(message, None, self._wait_ms, spillable=True)
+        return self._start().enqueue_reported(message, None, self._wait_ms, topic, spillable=True)
 
     def flush(self, timeout: float) -> int:
         """Wait up to `timeout` seconds for an empty queue; return the number of messages left."""
@@ -305,7 +307,7 @@ class Producer:
         if hooks is not None:
             event = hooks.before_encode(event)
         cls = event.__class__
-        message, head, topic = self._prepared.get(cls) or self._prepare(cls)
+        message, head, topic, counted = self._prepared.get(cls) or self._prepare(cls)
         value, timestamp, own_key = message(head, event)
         if timestamp is None:
             timestamp = int(self._clock() * 1000)
@@ -321,23 +323,21 @@ class Producer:
         carried = headers_of(self._headers, self._trace, headers)
         if hooks is None:
             if on_delivery is None and partition is None:
-                return transport.enqueue(topic, value, key, timestamp, carried, wait_ms)
-            outgoing = OutgoingMessage(topic, value, key, timestamp, carried, partition)
-            return transport.enqueue_reported(outgoing, on_delivery, wait_ms, spillable=False)
-        outgoing = OutgoingMessage(topic, value, key, timestamp, carried, partition)
+                return transport.enqueue(topic, value, key, timestamp, carried, wait_ms, counted)
+            one = OutgoingMessage(topic, value, key, timestamp, carried, partition)
+            return transport.enqueue_reported(one, on_delivery, wait_ms, counted, spillable=False)
+        one = OutgoingMessage(topic, value, key, timestamp, carried, partition)
         callback = _delivery_callback(hooks, event, topic, on_delivery)
         # A message that somebody waits for, or of a given partition, is never spilled.
-        spillable = on_delivery is None and partition is None
-        taken = transport.enqueue_reported(outgoing, callback, wait_ms, spillable=spillable)
+        free = on_delivery is None and partition is None
+        taken = transport.enqueue_reported(one, callback, wait_ms, counted, spillable=free)
         hooks.after_enqueue(event, taken=taken)
         return taken
 
     def _prepare(self, cls: type, *, patient: bool = False) -> _Prepared:
-        kind: EventType[Any] = event_type(cls)
-        found = _Prepared(
-            kind.encoder.message, prefix(self._ids.find(cls, patient=patient)), kind.topic
-        )
-        self._prepared[cls] = found
+        kind, schema_id = event_type(cls), self._ids.find(cls, patient=patient)
+        head, counted = prefix(schema_id), counted_as(kind.topic, schema_id)
+        found = self._prepared[cls] = _Prepared(kind.encoder.message, head, kind.topic, counted)
         return found
 
     def _start(self) -> Transport:

@@ -20,8 +20,10 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from headworks._audit_counting import window_of
-from headworks._audit_counting.counters import CounterFile, WindowCounts
+from headworks._audit_counting.counters import CounterFile
 from headworks._audit_counting.outcomes import BROKER_ERROR, RESENT
+from headworks._audit_counting.schema_use import ids_of
+from headworks._audit_counting.window_counts import WindowCounts
 from headworks._kafka.clients import KafkaProducer
 from headworks._kafka.partitioner import ANY, KeylessPartitioner
 from producer_sdk._outgoing_message import OutgoingMessage
@@ -116,11 +118,12 @@ class SpillResender:
 
     def _counts_of(self, spill: Spill, message: OutgoingMessage) -> WindowCounts:
         """Return the counts in which a spilled message is open, and open it there if need be."""
-        window = window_of(message.timestamp)
+        window, ids = window_of(message.timestamp), ids_of(message.value)
         if spill is self._own:
-            found = self._counters.open_counts(message.topic, window)
+            found = self._counters.open_counts(message.topic, window, ids)
             if found is not None:
                 return found
         else:
-            self._counters.count(message.topic, window, 0, RESENT)
-        return self._counters.attempt(message.topic, message.timestamp, len(message.value or b""))
+            self._counters.count(message.topic, window, 0, RESENT, ids=ids)
+        size = len(message.value or b"")
+        return self._counters.attempt(message.topic, message.timestamp, size, ids)

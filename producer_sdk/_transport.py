@@ -37,9 +37,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from headworks._audit_counting.counters import CounterFile, WindowCounts
+from headworks._audit_counting.counters import CounterFile
 from headworks._audit_counting.outcomes import BROKER_ERROR, QUEUE_FULL, TOO_LARGE
 from headworks._audit_counting.reporting import AuditReporter, audit_topic_sender
+from headworks._audit_counting.schema_use import ids_of
+from headworks._audit_counting.window_counts import WindowCounts
 from headworks._kafka.clients import KafkaProducer
 from headworks._kafka.partitioner import ANY, KeylessPartitioner
 from headworks._kafka.trouble_log import BrokerTrouble
@@ -137,16 +139,18 @@ class Transport:
         timestamp: int,
         headers: Headers | None,
         wait_ms: int,
+        counted: str,
     ) -> bool:
         """Queue a message; return False if it was dropped, and counted as dropped.
 
-        The parameters are the first fields of an OutgoingMessage, and the milliseconds to wait for
-        room in the queue. Nearly every message takes this path, so it only counts the message and
-        calls librdkafka, with positional arguments: names would double the cost of that call.
+        The parameters are the first fields of an OutgoingMessage, the milliseconds to wait for
+        room in the queue, and the name of its counts (`counted_as`). Nearly every message takes
+        this path, so it only counts the message and calls librdkafka, with positional arguments:
+        names would double the cost of that call.
         """
-        counts = self._latest.get(topic)
+        counts = self._latest.get(counted)
         if counts is None or not counts.attempt(timestamp, len(value)):
-            counts = self.counters.attempt(topic, timestamp, len(value))
+            counts = self.counters.attempt(topic, timestamp, len(value), ids_of(value))
         spill = self._spill
         if spill is None:
             report: OnDelivery = counts.report
@@ -169,6 +173,7 @@ class Transport:
         message: OutgoingMessage,
         on_delivery: OnDelivery | None,
         wait_ms: int,
+        counted: str,
         *,
         spillable: bool,
     ) -> bool:
@@ -178,9 +183,10 @@ class Transport:
         the message is dropped instead.
         """
         size = len(message.value or b"")
-        counts = self._latest.get(message.topic)
+        counts = self._latest.get(counted)
         if counts is None or not counts.attempt(message.timestamp, size):
-            counts = self.counters.attempt(message.topic, message.timestamp, size)
+            ids = ids_of(message.value)
+            counts = self.counters.attempt(message.topic, message.timestamp, size, ids)
         spill = self._spill if spillable else None
         if spill is None:
             report: OnDelivery = _in_turn(counts.report, on_delivery)

@@ -23,6 +23,7 @@ from headworks._audit.increments import Increment, id_bytes
 from headworks._audit.store import tables
 from headworks._audit.store.aggregate import PRODUCER_TIER, StoreChanges, aggregate
 from headworks._audit.store.database import AuditStore
+from headworks._audit.store.schema_uses import add_schema_uses
 from headworks._audit.store.upsert import upsert
 from headworks._audit_counting import AUDIT_TOPIC
 from headworks._audit_counting.heartbeats import ENDED, RUNNING
@@ -71,6 +72,7 @@ def apply(store: AuditStore, batch: IncrementBatch) -> int:
         add_sources(connection, changes, lags)
         _add_heartbeats(connection, [i for i in batch.increments if i.topic == AUDIT_TOPIC])
         add_loaded(connection, [increment for _, increment in new])
+        add_schema_uses(connection, [increment for _, increment in new])
         update_completion(connection, {(topic, window) for _, window, topic in changes.windows})
         _write_unreadable(connection, batch.unreadable)
         _save_positions(connection, batch)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection, insert, inspect
+from sqlalchemy import Connection, insert, inspect, literal, select
 from sqlalchemy.schema import CreateColumn
 
 from headworks._audit.store import tables
@@ -48,12 +48,31 @@ def _samples(connection: Connection) -> None:
     tables.samples.create(connection, checkfirst=True)
 
 
+def _schema_uses(connection: Connection) -> None:
+    """Add the table of who uses which schema. Earlier reports were not counted by it."""
+    tables.schema_uses.create(connection, checkfirst=True)
+    known = select(
+        tables.topics.c.topic,
+        literal(tables.NOT_COUNTED),
+        literal(tables.NOT_COUNTED),
+        tables.topics.c.tier,
+        literal(""),
+        literal(""),
+        literal(0),
+        tables.topics.c.first_sent,
+        tables.topics.c.last_sent,
+    )
+    columns = [column.name for column in tables.schema_uses.columns]
+    connection.execute(insert(tables.schema_uses).from_select(columns, known))
+
+
 _STEPS: Sequence[Step] = (
     ("first tables", _first_tables),
     ("log positions", _log_positions),
     ("processes", _processes),
     ("volumes", _volumes),
     ("samples", _samples),
+    ("schema uses", _schema_uses),
 )
 
 

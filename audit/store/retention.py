@@ -1,5 +1,8 @@
 """Retention: old rows are rolled up and later removed, in small transactions.
 
+The hosts that used a schema become one row without a host after `details_ms`. When an application
+last used it stays known for `sums_ms`.
+
 Rules: the row of an increment is removed after `details_ms`; its share of the sums stays. A later
 copy of it would count again. `details_ms` must therefore exceed the time after which a report may
 be repeated, by a producer's machine that was down or a load that was not applied. Sums are removed
@@ -14,6 +17,7 @@ from sqlalchemy import Connection, delete, func, insert, select, tuple_
 
 from headworks._audit.store import tables
 from headworks._audit.store.database import AuditStore
+from headworks._audit.store.schema_uses import merge_old_hosts
 
 _MAX_ROWS = 20_000
 _MAX_GROUPS = 200
@@ -36,6 +40,7 @@ def remove_expired(store: AuditStore, now: int, retention: Retention) -> int:
         (_roll_up_progress, now - retention.details_ms),
         (_remove_ended, now - _DAY_MS),
         (_remove_processes, now - retention.details_ms),
+        (merge_old_hosts, now - retention.details_ms),
         (_remove_sums, now - retention.sums_ms),
     ):
         while True:
@@ -100,6 +105,6 @@ def _remove_sums(connection: Connection, before: int) -> int:
             key = tuple_(table.c.tier, table.c.window_start, table.c.topic)
             mine = delete(table).where(key.in_([tuple(row) for row in old]))
             gone += int(connection.execute(mine).rowcount)
-    for table in (tables.sources, tables.topics):
+    for table in (tables.sources, tables.topics, tables.schema_uses):
         gone += int(connection.execute(delete(table).where(table.c.last_sent < before)).rowcount)
     return gone

@@ -224,6 +224,25 @@ volumes = Table(
     sqlite_with_rowid=False,
 )
 
+# Who wrote and read messages of which schema. The ids are NOT_COUNTED if the tier does not count by
+# schema. `written` is 0 without a schema id. `read` is 0 for a schema that is not registered, and
+# NO_READER without a reader's schema. The host is empty after its details have expired.
+NOT_COUNTED, NO_READER = -1, -2
+schema_uses = Table(
+    "audit_schema_uses",
+    metadata,
+    Column("topic", String, primary_key=True),
+    Column("written", BigInteger, primary_key=True, autoincrement=False),
+    Column("read", BigInteger, primary_key=True, autoincrement=False),
+    Column("tier", String, primary_key=True),
+    Column("application", String, primary_key=True),
+    Column("host", String, primary_key=True),
+    Column("messages", BigInteger, nullable=False),
+    Column("first_sent", BigInteger, nullable=False),
+    Column("last_sent", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 unreadable = Table(
     "audit_unreadable",
     metadata,

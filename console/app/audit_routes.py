@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -22,6 +23,7 @@ from headworks._console.views.checks import (
     topics_check,
 )
 from headworks._console.views.health import health_page
+from headworks.errors import UsageError
 
 _DEFAULT_TIER = "hadoop"
 # Where the commands of a page ask, unless it is where they do anyway.
@@ -114,6 +116,31 @@ def window(request: PageRequest) -> Page:
     view = window_page(found, request.sources.now_ms(), _patience_ms(request))
     command = headworks(request.sources, "audit", "explain", names=(topic, iso(start)), at=_AUDIT)
     return Page("window.html", f"{topic} {iso(start)}", view, command)
+
+
+def usage(request: PageRequest) -> Page:
+    """Show who writes and reads each version of a subject."""
+    from headworks._audit.usage_reader import group_readers
+
+    subject = request.name("subject")
+    at = request.sources.endpoints
+    found = None
+    if request.visibility.subject(subject):
+        ask = group_readers(at.bootstrap, at.zookeeper)
+        with suppress(UsageError):  # the registry does not have it
+            found = request.sources.audits.usage(request.sources.registry, subject, ask)
+    if found is None or not all(map(request.visibility.topic, found.topics)):
+        raise PageNotFoundError(
+            f"nobody has counted messages of a subject {subject!r}",
+            fix="headworks audit run keeps the counts; producers of the SDK send them",
+        )
+    unknown = tuple(filter(request.visibility.group, found.unknown_readers or ()))
+    if found.unknown_readers is not None:
+        hidden = len(found.unknown_readers) - len(unknown)
+        others = (f"{hidden} hidden groups",) if hidden else ()
+        found = replace(found, unknown_readers=(*unknown, *others))
+    command = headworks(request.sources, "schema", "usage", names=(subject,), at=_AUDIT)
+    return Page("usage.html", f"Usage of {subject}", found, command)
 
 
 def _patience_ms(request: PageRequest) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from headworks._console.app.audit_routes import audit, audits, home, window
+from headworks._console.app.audit_routes import audit, audits, home, usage, window
 from headworks._console.app.chart_routes import charts, charts_of_group, span_of
 from headworks._console.app.commands import gate_command, headworks
 from headworks._console.app.lineage_routes import lineage
@@ -194,6 +194,7 @@ SCREENS: Final[dict[str, Callable[[PageRequest], Page]]] = {
     "/topics/{topic}/messages/{partition}/{offset}": message,
     "/schemas": schemas,
     "/schemas/{subject}/versions": schema,
+    "/schemas/{subject}/usage": usage,
     "/try": try_schema,
     "/loads": loads,
     "/quarantine": quarantine,

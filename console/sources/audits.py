@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from headworks._audit.store import AuditStore
     from headworks._audit.store.samples import SampleKind, SampleSeries
     from headworks._audit.thresholds import Thresholds
+    from headworks._audit.usage import SubjectUsage
+    from headworks._audit.usage_reader import AskReaders
+    from headworks.registry_client import RegistryClient
 
 WINDOWS = 36
 _MAX_TOPICS = 2_000
@@ -81,6 +84,20 @@ class AuditReader:
             found = _read(store, round(now * 1000))
         self._last = revision, now, found
         return found
+
+    def usage(
+        self, registry: RegistryClient, subject: str, ask_readers: AskReaders
+    ) -> SubjectUsage | None:
+        """Return who uses which version of a subject, or None without a store."""
+        store = self._opened()
+        if store is None:
+            return None
+        from headworks._audit.thresholds import checked_at
+        from headworks._audit.usage_reader import read_usage
+
+        with _database_errors():
+            # Without a reconciler that keeps it, nobody knows how old the store is.
+            return read_usage(store, registry, subject, ask_readers, as_of=checked_at(store) or 0)
 
     def topic(self, topic: str) -> TopicAudit | None:
         """Return one topic, window by window, or None without a store."""

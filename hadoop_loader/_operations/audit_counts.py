@@ -22,7 +22,7 @@ from hadoop_loader._commit.commit_record import Commit, TopicCommit
 from headworks._audit_counting import AUDIT_TOPIC, WINDOW_MS
 from headworks._bundled_schemas import folder
 from headworks._wire import prefix
-from headworks.errors import UnreachableError
+from headworks.errors import RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
 
@@ -36,8 +36,18 @@ _PARTITION_BY_KEY = -1
 _METADATA_TIMEOUT_SECONDS = 20.0
 
 
-def audit_events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[str, Any]]:
-    """Return the audit events of a commit; `warehouse` names the log that its number belongs to."""
+# By topic: the id of each version of its subject that a commit names.
+SchemaIdsByTopic = Mapping[str, Mapping[int, int]]
+
+
+def audit_events(
+    commit: Commit, *, warehouse: str, host: str, schema_ids: SchemaIdsByTopic | None = None
+) -> Iterator[dict[str, Any]]:
+    """Return the audit events of a commit; `warehouse` names the log that its number belongs to.
+
+    The schemas of a topic are in its first event. They are not counted for a topic that
+    `schema_ids` lacks.
+    """
     for topic, found in sorted(commit.topics.items()):
         if topic == AUDIT_TOPIC:
             continue
@@ -46,6 +56,7 @@ def audit_events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[
             for partition, (first, end) in sorted(found.ranges.items())
             if commit.kind == "load"  # a rewind repeats ranges that were published before
         ]
+        schemas = _schemas(commit, topic, (schema_ids or {}).get(topic))
         for window, counts in sorted(_windows(found, commit.created_ms).items()):
             outcomes = {k: n for k, n in counts.items() if k != "bytes" and n}
             if not outcomes and not ranges:
@@ -65,7 +76,25 @@ def audit_events(commit: Commit, *, warehouse: str, host: str) -> Iterator[dict[
                 "sent_at": commit.created_ms,
                 "load_number": commit.number,
                 "ranges": ranges,
+                "schemas": schemas,
             }
+            schemas = schemas and []
+
+
+def _schemas(
+    commit: Commit, topic: str, ids: Mapping[int, int] | None
+) -> list[dict[str, int]] | None:
+    """Return the schemas that a topic's rows were written and read with; None without ids."""
+    versions = commit.topics[topic].versions if commit.kind == "load" else {}
+    if ids is None or not all(int(one) in ids for one in versions):
+        return None
+    if not versions:
+        return []
+    read = int(commit.tables[topic].projections[-1][2])
+    return [
+        {"written": ids[int(version)], "read": read, "messages": rows}
+        for version, rows in sorted(versions.items())
+    ]
 
 
 def _windows(found: TopicCommit, committed_ms: int) -> dict[int, dict[str, int]]:
@@ -91,13 +120,35 @@ class CommitCountsPublisher:
         self._client = client
         self._registry = registry
         self._warehouse = warehouse
+        self._ids: dict[tuple[str, int], int] = {}  # by topic and version
 
     def __call__(self, commit: Commit) -> None:
         """Publish the counts; UnreachableError unless the broker acknowledges all of them."""
-        found = list(audit_events(commit, warehouse=self._warehouse, host=socket.gethostname()))
+        found = list(
+            audit_events(
+                commit,
+                warehouse=self._warehouse,
+                host=socket.gethostname(),
+                schema_ids={topic: self._schema_ids(commit, topic) for topic in commit.topics},
+            )
+        )
         if not found:
             return
         self._send([self._encoded(event) for event in found])
+
+    def _schema_ids(self, commit: Commit, topic: str) -> dict[int, int]:
+        """Return the ids of the versions that a commit read of a topic, as far as known."""
+        found = {}
+        for version in map(int, commit.topics[topic].versions):
+            if (topic, version) not in self._ids:
+                try:
+                    subject = commit.tables[topic].subject
+                    known = self._registry.version(subject, version, deleted=True)
+                except (RefusedError, KeyError):  # hard-deleted, or the topic has no table any more
+                    continue
+                self._ids[topic, version] = known.id
+            found[version] = self._ids[topic, version]
+        return found
 
     def _encoded(self, event: dict[str, Any]) -> tuple[bytes, bytes, int]:
         from fastavro import schemaless_writer

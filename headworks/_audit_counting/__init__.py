@@ -1,13 +1,14 @@
 """Audit counting: how each tier that moves messages counts them for the audit.
 
 - `counters`: a tier's counts in a memory-mapped file, which survives the process; `layout` of that
-  file; `outcomes`; `tally`: the two steps that every message takes.
+  file; `outcomes`; `schema_use`: the ids that it counts by.
+- `window_counts`: the counts of a window; `tally`: the two steps of a message.
 - `reporting`: the counts as audit events. `publishing`: a thread that publishes them.
 - `heartbeats`: the audit events by which a process says that it runs, or that it has ended.
 - `event`: the audit event, generated from schemas/headworks/audit.avsc.
 
-Rules: every tier counts by topic and 10-minute window of the record timestamp. The audit topic
-itself is not counted.
+Rules: every tier counts by topic, 10-minute window of the record timestamp, and schema id. The
+audit topic itself is not counted.
 """
 
 from __future__ import annotations

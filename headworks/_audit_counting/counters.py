@@ -27,7 +27,6 @@ import contextlib
 import logging
 import mmap
 import os
-import sys
 import threading
 import uuid
 import weakref
@@ -36,25 +35,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import KafkaError
-
-from headworks._audit_counting import WINDOW_MS, layout, window_of
+from headworks._audit_counting import layout, window_of
 from headworks._audit_counting.mapped_words import MappedWords
-from headworks._audit_counting.outcomes import (
-    ATTEMPTED,
-    DELIVERED,
-    FAILED,
-    OUTCOME_OF_ERROR,
-    OUTCOMES,
+from headworks._audit_counting.outcomes import ATTEMPTED, OUTCOMES
+from headworks._audit_counting.schema_use import (
+    MAX_SCHEMAS,
+    NO_SCHEMA,
+    UNLISTED,
+    SchemaIds,
+    counted_as,
 )
-from headworks._audit_counting.tally import Report, Tally
+from headworks._audit_counting.window_counts import HAS_GIL, WindowCounts
 from headworks.errors import CorruptError, UsageError
 
 _log = logging.getLogger("headworks.audit")
 _INITIAL_SLOTS = 256
 _MAX_SLOTS = 1 << 17
 _SUFFIX = ".counts"
-_HAS_GIL: Final = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+_WITHOUT_SCHEMA: Final = SchemaIds(NO_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,65 +65,7 @@ class PendingIncrement:
     counts: dict[str, int]  # by the name of the outcome; without zeros
     bytes: int
     slot: int  # the number of its slot
-
-
-class WindowCounts:
-    """The counts of one topic and window, in a slot of a counter file.
-
-    `attempt` counts a message, by its timestamp and size. It returns False if the message is not of
-    this window or the slot is gone: `CounterFile.attempt` counts it then. `report` is the delivery
-    callback of these messages. It is valid while one of them is unresolved, because a slot without
-    open messages may be reused.
-    """
-
-    __slots__ = ("_at", "_file", "_tally", "attempt", "report")
-
-    def __init__(self, file: CounterFile, base: int, window: int) -> None:
-        self._file = file
-        # The index of the word of `attempted`; the words of the other outcomes follow it.
-        self._at = base + layout.CURRENT
-        # The counts that every message changes, which are not read back from the file.
-        self._tally = Tally(self._at, window, window + WINDOW_MS, self._report_locked)
-        self._tally.attach(file.words)
-        self.attempt = self._tally.attempt
-        self.report: Report = self._tally.report if _HAS_GIL else self._report_locked
-
-    def resolve(self, outcome: int) -> None:
-        """Count the outcome of a message; `outcome` indexes OUTCOMES.
-
-        If the file is closed, the message stays open, and the next process publishes it as
-        unresolved.
-        """
-        file = self._file
-        with file.lock:
-            if not file.closed:
-                file.lost[outcome] += outcome != DELIVERED
-                self.add(outcome, 1, 0)
-
-    def add(self, outcome: int, number: int, size: int) -> None:
-        """Add messages and bytes; the caller holds the lock."""
-        words, tally = self._file.words, self._tally
-        # The counts of the tally change without a call in between, as `tally` demands.
-        if outcome == ATTEMPTED:
-            words[self._at] = tally.attempted = tally.attempted + number
-        elif outcome == DELIVERED:
-            words[self._at + DELIVERED] = tally.delivered = tally.delivered + number
-        else:
-            words[self._at + outcome] += number
-        words[self._at + layout.BYTES] = tally.bytes = tally.bytes + size
-
-    def flush(self) -> None:
-        """Write the counts that only the tally knows into the file; the caller holds the lock."""
-        words = self._file.words
-        words[self._at + DELIVERED] = self._tally.delivered
-        words[self._at + layout.BYTES] = self._tally.bytes
-
-    def attach(self, words: memoryview | None) -> None:
-        """Count in these words from now on, or nowhere (None); the caller holds the lock."""
-        self._tally.attach(words)
-
-    def _report_locked(self, error: KafkaError | None, _message: object) -> None:
-        self.resolve(DELIVERED if error is None else OUTCOME_OF_ERROR.get(error.code(), FAILED))
+    ids: SchemaIds | None = None  # None: the schemas of its messages were not counted
 
 
 class CounterFile:
@@ -154,9 +94,12 @@ class CounterFile:
             raise CorruptError(f"{self.path} is not a file of audit counts", fix="remove it")
         # The namespace of the ids of this file's increments.
         self._namespace = uuid.uuid5(uuid.NAMESPACE_URL, self.path.name)
-        # The slots of this process that are taken, by topic and window.
-        self._slots: dict[tuple[str, int], WindowCounts] = {}
-        # The slot of each topic's last message; read without the lock.
+        # The slots of this process that are taken, by topic, window, and schema ids.
+        self._slots: dict[tuple[str, int, SchemaIds], WindowCounts] = {}
+        # The pairs of schema ids that have slots of their own, by topic.
+        self._listed: dict[str, set[SchemaIds]] = {}
+        # The slot of the last message of each topic and schema (`counted_as`), where the written id
+        # alone tells slots apart; read without the lock.
         self.latest: dict[str, WindowCounts] = {}
         # The numbers of slots that were taken once and may be taken again.
         self._free: list[int] = []
@@ -176,7 +119,9 @@ class CounterFile:
         """The number of slots that were ever taken."""
         return self.words[1]
 
-    def attempt(self, topic: str, timestamp: int, size: int) -> WindowCounts:
+    def attempt(
+        self, topic: str, timestamp: int, size: int, ids: SchemaIds = _WITHOUT_SCHEMA
+    ) -> WindowCounts:
         """Count a message of `size` bytes as attempted; return the counts to resolve it in.
 
         While _MAX_SLOTS slots are in use, the messages of further windows are counted in window 0.
@@ -186,10 +131,11 @@ class CounterFile:
         with self.lock:
             if self.closed:
                 raise UsageError("the producer is closed", fix="send before close, or make another")
-            slot = self._slots.get((topic, window)) or self._take_slot(topic, window)
+            ids = self._own_ids(topic, ids)
+            slot = self._slots.get((topic, window, ids)) or self._take_slot(topic, window, ids)
             slot.add(ATTEMPTED, 1, size)
-            if _HAS_GIL:
-                self.latest[topic] = slot
+            if HAS_GIL:
+                self.latest[counted_as(topic, ids.written)] = slot
         return slot
 
     def flush(self) -> None:
@@ -202,29 +148,51 @@ class CounterFile:
         for slot in self._slots.values():
             slot.flush()
 
-    def open_counts(self, topic: str, window: int) -> WindowCounts | None:
+    def open_counts(
+        self, topic: str, window: int, ids: SchemaIds = _WITHOUT_SCHEMA
+    ) -> WindowCounts | None:
         """Return the counts in which a message is open; None if it was not counted here."""
         with self.lock:
-            return self._slots.get((topic, window)) or self._slots.get((topic, 0))
+            ids = self._own_ids(topic, ids)
+            return self._slots.get((topic, window, ids)) or self._slots.get((topic, 0, ids))
 
-    def count(self, topic: str, window: int, size: int, outcome: int, number: int = 1) -> None:
+    def count(
+        self,
+        topic: str,
+        window: int,
+        size: int,
+        outcome: int,
+        number: int = 1,
+        ids: SchemaIds = _WITHOUT_SCHEMA,
+    ) -> None:
         """Count `number` messages, of `size` bytes together, whose outcome is known.
 
         ATTEMPTED opens messages. Another outcome, with 0 bytes, resolves them later.
         """
         with self.lock:
-            slot = self._slots.get((topic, window)) or self._take_slot(topic, window)
+            ids = self._own_ids(topic, ids)
+            slot = self._slots.get((topic, window, ids)) or self._take_slot(topic, window, ids)
             slot.add(outcome, number, size)
 
-    def _take_slot(self, topic: str, window: int) -> WindowCounts:
+    def _own_ids(self, topic: str, ids: SchemaIds) -> SchemaIds:
+        """Return the ids of the slot: UNLISTED beyond MAX_SCHEMAS pairs of a topic."""
+        listed = self._listed.setdefault(topic, set())
+        if ids in listed:
+            return ids
+        if len(listed) >= MAX_SCHEMAS:
+            return UNLISTED
+        listed.add(ids)
+        return ids
+
+    def _take_slot(self, topic: str, window: int, ids: SchemaIds) -> WindowCounts:
         if not self._free and self.used >= _MAX_SLOTS:
             window = 0
-            if (topic, window) in self._slots:
-                return self._slots[topic, window]
+            if (topic, window, ids) in self._slots:
+                return self._slots[topic, window, ids]
         number = self._free.pop() if self._free else self._new_number()
         base = layout.base_of(number)
-        layout.clear_slot(self._memory, self.words, base, topic, window)
-        slot = self._slots[topic, window] = WindowCounts(self, base, window)
+        layout.clear_slot(self._memory, self.words, base, topic, window, ids)
+        slot = self._slots[topic, window, ids] = WindowCounts(self, base, window)
         return slot
 
     def _new_number(self) -> int:
@@ -270,6 +238,7 @@ class CounterFile:
             counts={name: n for name, n in zip(OUTCOMES, counts, strict=False) if n},
             bytes=counts[layout.BYTES],
             slot=number,
+            ids=layout.slot_ids(words, base),
         )
 
     def published(self, increment: PendingIncrement) -> None:
@@ -282,13 +251,14 @@ class CounterFile:
             layout.mark_reported(words, base)
             for i, name in enumerate(OUTCOMES):
                 self._published[i] += increment.counts.get(name, 0)
-            slot = self._slots.get((increment.topic, increment.window_start))
+            key = (increment.topic, increment.window_start, increment.ids or UNLISTED)
+            slot = self._slots.get(key)
             if slot is not None:
                 slot.attach(None)  # first, so that no message is counted from here on
                 slot.flush()
             if layout.is_settled(words, base):
                 words[base + layout.LENGTH] = 0
-                self._slots.pop((increment.topic, increment.window_start), None)
+                self._slots.pop(key, None)
                 self._free.append(increment.slot)
             elif slot is not None:
                 slot.attach(words)

@@ -28,6 +28,7 @@ from headworks.codec.varints import int64 as _int64
 __all__ = [
     "AuditCount",
     "OffsetRange",
+    "SchemaUse",
 ]
 
 
@@ -80,6 +81,11 @@ class AuditCount:
     ranges: list[OffsetRange] = _field(default_factory=lambda: [])
     """Offsets among which the messages counted lie, for a tier that knows them."""
 
+    schemas: list[SchemaUse] | None = None
+    """The schemas of these messages: by which id they were written, and with which they were read.
+    null: the tier does not count by schema.
+    """
+
 
 @_dataclass(slots=True, kw_only=True)
 class OffsetRange:
@@ -95,6 +101,24 @@ class OffsetRange:
 
     end_offset: int
     """The offset after the last."""
+
+
+@_dataclass(slots=True, kw_only=True)
+class SchemaUse:
+    """Messages of one schema."""
+
+    __headworks__: _ClassVar[_RecordType[SchemaUse]]
+
+    written: int | None
+    """The schema id in the messages; null if they have none."""
+
+    read: int | None
+    """The id of the reader's own schema; 0 if its registry does not have it, null if there is none:
+    producers write, and consumers of dicts read in the writer's schema.
+    """
+
+    messages: int
+    """How many were delivered, mirrored, consumed, skipped, or loaded."""
 
 
 def _encode_AuditCount(_v: AuditCount) -> bytes:
@@ -135,6 +159,16 @@ def _encode_AuditCount(_v: AuditCount) -> bytes:
     _20 = [_count(len(_19))] if _19 else []
     for _21 in _19:
         _20.append(_encode_OffsetRange(_21))
+    _22 = _v.schemas
+    if _22 is None:
+        _23 = b"\x00"
+    else:
+        if _22.__class__ is not list:
+            _array_of(_22)
+        _24 = [_count(len(_22))] if _22 else []
+        for _25 in _22:
+            _24.append(_encode_SchemaUse(_25))
+        _23 = b"\x02" + b"".join(_24) + b"\x00"
     return b"".join(
         (
             _COUNT[_2] if _2 < 8192 else _count(_2),
@@ -153,6 +187,7 @@ def _encode_AuditCount(_v: AuditCount) -> bytes:
             _instant_millis(_v.sent_at),
             _17,
             b"".join(_20) + b"\x00",
+            _23,
         )
     )
 
@@ -175,6 +210,7 @@ AuditCount.__headworks__ = _EventType(
         "sent_at": "sent_at",
         "load_number": "load_number",
         "ranges": "ranges",
+        "schemas": "schemas",
     },
     schema=(
         "{\n"
@@ -256,11 +292,32 @@ AuditCount.__headworks__ = _EventType(
         "        }\n"
         "      },\n"
         '      "default": []\n'
+        "    },\n"
+        "    {\n"
+        '      "name": "schemas",\n'
+        '      "doc": "The schemas of these messages: by which id they were written, and with which they were read. null: the tier does not count by schema.",\n'
+        '      "type": [\n'
+        '        "null",\n'
+        "        {\n"
+        '          "type": "array",\n'
+        '          "items": {\n'
+        '            "type": "record",\n'
+        '            "name": "SchemaUse",\n'
+        '            "doc": "Messages of one schema.",\n'
+        '            "fields": [\n'
+        '              {"name": "written", "doc": "The schema id in the messages; null if they have none.", "type": ["null", "long"]},\n'
+        '              {"name": "read", "doc": "The id of the reader\'s own schema; 0 if its registry does not have it, null if there is none: producers write, and consumers of dicts read in the writer\'s schema.", "type": ["null", "long"]},\n'
+        '              {"name": "messages", "doc": "How many were delivered, mirrored, consumed, skipped, or loaded.", "type": "long"}\n'
+        "            ]\n"
+        "          }\n"
+        "        }\n"
+        "      ],\n"
+        '      "default": null\n'
         "    }\n"
         "  ]\n"
         "}\n"
     ),
-    fingerprint="3f52d3d474fb2581dee2ce9205e41479a91a3c338b929a0938fba01a3e60ddaa",
+    fingerprint="1d5a373b36a5cfb081bfa343f2201448ee971baba6d0ed627be15336d8aa7b6a",
     topic="headworks.audit",
     encode=_encode_AuditCount,
     event_time=_time_AuditCount,
@@ -268,6 +325,7 @@ AuditCount.__headworks__ = _EventType(
     types=lambda: {
         "headworks.audit.AuditCount": AuditCount,
         "headworks.audit.OffsetRange": OffsetRange,
+        "headworks.audit.SchemaUse": SchemaUse,
     },
 )
 
@@ -299,5 +357,32 @@ OffsetRange.__headworks__ = _RecordType(
         "partition_number": "partition_number",
         "first_offset": "first_offset",
         "end_offset": "end_offset",
+    },
+)
+
+
+def _encode_SchemaUse(_v: SchemaUse) -> bytes:
+    if not isinstance(_v, SchemaUse):
+        raise TypeError(_v)
+    _1 = _v.written
+    if _1 is None:
+        _2 = b"\x00"
+    else:
+        _2 = b"\x02" + (_ZIGZAG[_1] if _1.__class__ is int and -8192 <= _1 < 8192 else _int64(_1))
+    _3 = _v.read
+    if _3 is None:
+        _4 = b"\x00"
+    else:
+        _4 = b"\x02" + (_ZIGZAG[_3] if _3.__class__ is int and -8192 <= _3 < 8192 else _int64(_3))
+    _5 = _v.messages
+    return _2 + _4 + (_ZIGZAG[_5] if _5.__class__ is int and -8192 <= _5 < 8192 else _int64(_5))
+
+
+SchemaUse.__headworks__ = _RecordType(
+    "headworks.audit.SchemaUse",
+    {
+        "written": "written",
+        "read": "read",
+        "messages": "messages",
     },
 )

@@ -1,9 +1,12 @@
 """The layout of a counter file: what each word means, and what follows from the words of a slot.
 
 The file is an array of unsigned 64-bit words: a header (magic number, slots ever used), then slots
-of SLOT_WORDS words each. A slot holds the counts of one topic and window three times: CURRENT,
-SNAPSHOT (being published), and REPORTED (published). Each of the three is one word per outcome, and
-one for bytes.
+of SLOT_WORDS words each. A slot holds the counts of one topic, window, and pair of schema ids three
+times: CURRENT, SNAPSHOT (being published), and REPORTED (published). Each of the three is one word
+per outcome, and one for bytes.
+
+The id that messages were written with is the upper half of LENGTH. That of their reader is in the
+last 4 bytes of the name, which has at most 249 of 256.
 
 Rules: pure functions over the words. The caller holds the lock of the file.
 """
@@ -14,8 +17,9 @@ from mmap import mmap
 from typing import Final
 
 from headworks._audit_counting.outcomes import ATTEMPTED, CONSUMED, DELIVERED, OUTCOMES, UNRESOLVED
+from headworks._audit_counting.schema_use import SchemaIds
 
-MAGIC: Final = int.from_bytes(b"HWAUDIT6", "little")
+MAGIC: Final = int.from_bytes(b"HWAUDIT7", "little")
 HEADER_WORDS: Final = 2
 _TOPIC_WORDS = 32  # a topic's name has at most 249 bytes
 _COUNTS = len(OUTCOMES) + 1
@@ -24,7 +28,7 @@ BYTES: Final = len(OUTCOMES)  # the index of the bytes among the counts
 _WINDOW = 0  # the start of the window, as a two's complement
 SEQUENCE: Final = 1  # the number of increments that were published
 PENDING: Final = 2  # 1 while SNAPSHOT is being published
-LENGTH: Final = 3  # the length of the topic's name in bytes; 0: the slot is free
+LENGTH: Final = 3  # the length of the topic's name in bytes, and an id; 0: the slot is free
 _TOPIC = 4
 CURRENT: Final = _TOPIC + _TOPIC_WORDS
 _SNAPSHOT = CURRENT + _COUNTS
@@ -32,6 +36,9 @@ _REPORTED = _SNAPSHOT + _COUNTS
 SLOT_WORDS: Final = _REPORTED + _COUNTS
 _WORD_BYTES = 8
 _MASK = (1 << 64) - 1
+_ID_BITS = 32
+_LOW = (1 << _ID_BITS) - 1
+_READER = _TOPIC + _TOPIC_WORDS - 1  # the word whose upper half is the reader's id
 
 
 def base_of(number: int) -> int:
@@ -44,8 +51,10 @@ def file_size(slots: int) -> int:
     return _WORD_BYTES * base_of(slots)
 
 
-def clear_slot(memory: mmap, words: memoryview, base: int, topic: str, window: int) -> None:
-    """Take a free slot for a topic and a window, with counts of 0.
+def clear_slot(
+    memory: mmap, words: memoryview, base: int, topic: str, window: int, ids: SchemaIds
+) -> None:
+    """Take a free slot for a topic, a window, and schema ids, with counts of 0.
 
     `memory` holds the same bytes as `words`. The length of the name is written last, because a slot
     without a name counts nothing.
@@ -57,13 +66,20 @@ def clear_slot(memory: mmap, words: memoryview, base: int, topic: str, window: i
     words[base + _WINDOW] = window & _MASK
     start = (base + _TOPIC) * _WORD_BYTES
     memory[start : start + len(name)] = name
-    words[base + LENGTH] = len(name)
+    written, read = ids.packed()
+    words[base + _READER] = words[base + _READER] & _LOW | read << _ID_BITS
+    words[base + LENGTH] = len(name) | written << _ID_BITS
 
 
 def slot_name(memory: mmap, words: memoryview, base: int) -> str:
     """Return the topic of a slot."""
     start = (base + _TOPIC) * _WORD_BYTES
-    return memory[start : start + words[base + LENGTH]].decode()
+    return memory[start : start + (words[base + LENGTH] & _LOW)].decode()
+
+
+def slot_ids(words: memoryview, base: int) -> SchemaIds | None:
+    """Return the schema ids of a slot; None if the schemas of its messages were not counted."""
+    return SchemaIds.unpacked(words[base + LENGTH] >> _ID_BITS, words[base + _READER] >> _ID_BITS)
 
 
 def slot_window(words: memoryview, base: int) -> int:

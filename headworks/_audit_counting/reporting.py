@@ -19,14 +19,17 @@ from confluent_kafka import KafkaException
 
 from headworks._audit_counting import AUDIT_TOPIC, window_of
 from headworks._audit_counting.counters import CounterFile, PendingIncrement, leftover_files
-from headworks._audit_counting.event import AuditCount
+from headworks._audit_counting.event import AuditCount, SchemaUse
 from headworks._audit_counting.heartbeats import ENDED, HEARTBEAT_SECONDS, RUNNING
+from headworks._audit_counting.schema_use import NO_SCHEMA
 from headworks._kafka.clients import KafkaProducer
 from headworks._kafka.partitioner import KeylessPartitioner
 from headworks._wire import prefix
 from headworks.codec import event_type
 from headworks.registry_client._schema_ids import EventSchemaIds
 
+# The outcomes by which a tier has used a schema, once for every message.
+_USES = ("delivered", "mirrored", "consumed", "skipped", "dead", "retried")
 Send = Callable[[bytes, Callable[[object, object], None]], bool]
 
 
@@ -170,7 +173,19 @@ class AuditReporter:
             host=self._host,
             application=self._application,
             sent_at=datetime.now(UTC),
+            schemas=_schemas(increment),
         )
+
+
+def _schemas(increment: PendingIncrement) -> list[SchemaUse] | None:
+    """Return the schemas of an increment; None if its counter file did not count them."""
+    if increment.ids is None:
+        return None
+    written, read = increment.ids
+    messages = sum(increment.counts.get(outcome, 0) for outcome in _USES)
+    return [
+        SchemaUse(written=None if written == NO_SCHEMA else written, read=read, messages=messages)
+    ]
 
 
 def audit_topic_sender(client: KafkaProducer, partitioner: KeylessPartitioner) -> Send:

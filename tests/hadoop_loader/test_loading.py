@@ -137,7 +137,11 @@ def test_bad_messages_are_kept_with_their_reason_and_counted(world: World) -> No
     assert sorted(reasons) == sorted(expected)
     values = {row["value"] for row in world.rows("headworks_quarantine")}
     assert values == {None, b"", b"junk", b"\0\0\0\0\x63abc", b"\0\0\0\0\1\x01", far}
-    (event,) = audit_events(world.published[0], warehouse="w", host="h")
+    ids = {"clicks": {1: 1}}
+    (event,) = audit_events(world.published[0], warehouse="w", host="h", schema_ids=ids)
+    assert event["schemas"] == [{"written": 1, "read": 1, "messages": 1}]
+    (without,) = audit_events(world.published[0], warehouse="w", host="h")
+    assert without == {**event, "schemas": None}  # the version was deleted for good
     assert event["counts"] == {"loaded": 1, "quarantined": 6}
     assert event["window_start"] == HOUR
 

@@ -15,6 +15,7 @@ from headworks._audit.balance import Balance
 from headworks._audit.reader import read_ledger
 from headworks._audit_counting import AUDIT_TOPIC, window_of
 from headworks._audit_counting.counters import CounterFile
+from headworks._audit_counting.schema_use import SchemaIds
 from headworks._mirror.audit_tier import MirrorAuditTier
 from headworks._server import child_process
 from headworks._server.child_process import Service
@@ -84,10 +85,11 @@ def test_what_was_on_the_way_is_unresolved(tmp_path: Path, registry: Service) ->
         {"bootstrap.servers": "127.0.0.1:1"}, registry.url, tmp_path, tier="mirror:x"
     )
     window = window_of(time.time_ns() // 1_000_000)
-    tier.attempted({("t", window): [10, 1000], (AUDIT_TOPIC, window): [5, 5]})
-    tier.mirrored({("t", window): [6, 600]})
-    tier.too_large("t", window)
-    tier.unresolved({("t", window): [2, 0]})
+    ids = SchemaIds(7)
+    tier.attempted({("t", window, ids): [10, 1000], (AUDIT_TOPIC, window, ids): [5, 5]})
+    tier.mirrored({("t", window, ids): [6, 600]})
+    tier.too_large("t", window, ids)
+    tier.unresolved({("t", window, ids): [2, 0]})
     [left] = tmp_path.glob("*.counts")
     counts = tier._counters.unpublished()
     assert counts["attempted"] == 10
@@ -98,6 +100,7 @@ def test_what_was_on_the_way_is_unresolved(tmp_path: Path, registry: Service) ->
     dead = CounterFile(copy, path=copy / left.name)
     [increment] = dead.increments(owner_died=True)
     assert increment.counts["unresolved"] == 3
+    assert increment.ids == ids
     assert increment.bytes == 1000
     dead.close()
     tier.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headworks._audit_counting import counters
+from headworks._audit_counting import window_counts
 from headworks._audit_counting.tally import PythonTally, Tally
 from headworks._native import COMPILED
 from tests.tools import needs
@@ -43,5 +43,5 @@ BOTH = [
 def counting_in(form: Counting) -> Iterator[Counting]:
     """Have every counter file of this process count in `form`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counters, "Tally", form.tally)
+        patch.setattr(window_counts, "Tally", form.tally)
         yield form

@@ -251,7 +251,7 @@ def sending(counters: CounterFile) -> Any:
 
 
 def put(transport: Any, topic: str, at: int) -> None:
-    assert transport.enqueue(topic, b"1234567", None, at, None, 0)
+    assert transport.enqueue(topic, b"1234567", None, at, None, 0, topic)
 
 
 @pytest.fixture

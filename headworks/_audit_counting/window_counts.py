@@ -1,0 +1,90 @@
+"""The counts of one window in a counter file, as the thread that sends a message changes them.
+
+Rules: those of `counters`. `attempt` and the `report` of a delivery take no lock under the global
+interpreter lock. Every other step is taken under the lock of the file.
+"""
+
+from __future__ import annotations
+
+import sys
+from threading import Lock
+from typing import Final, Protocol
+
+from confluent_kafka import KafkaError
+
+from headworks._audit_counting import WINDOW_MS, layout
+from headworks._audit_counting.outcomes import ATTEMPTED, DELIVERED, FAILED, OUTCOME_OF_ERROR
+from headworks._audit_counting.tally import Report, Tally
+
+HAS_GIL: Final = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+
+class CountingFile(Protocol):
+    """The file that the counts are in: `lock` guards all of it but `lost`."""
+
+    lock: Lock
+    lost: list[int]  # messages that were resolved and not delivered, by outcome
+    closed: bool
+
+    @property
+    def words(self) -> memoryview:
+        """The words of the file; see `layout`."""
+
+
+class WindowCounts:
+    """The counts of one topic, window, and pair of schema ids, in a slot of a counter file.
+
+    `attempt` counts a message, by its timestamp and size. It returns False if the message is not of
+    this window or the slot is gone: `CounterFile.attempt` counts it then. `report` is the delivery
+    callback of these messages. It is valid while one of them is unresolved, because a slot without
+    open messages may be reused.
+    """
+
+    __slots__ = ("_at", "_file", "_tally", "attempt", "report")
+
+    def __init__(self, file: CountingFile, base: int, window: int) -> None:
+        self._file = file
+        # The index of the word of `attempted`; the words of the other outcomes follow it.
+        self._at = base + layout.CURRENT
+        # The counts that every message changes, which are not read back from the file.
+        self._tally = Tally(self._at, window, window + WINDOW_MS, self._report_locked)
+        self._tally.attach(file.words)
+        self.attempt = self._tally.attempt
+        self.report: Report = self._tally.report if HAS_GIL else self._report_locked
+
+    def resolve(self, outcome: int) -> None:
+        """Count the outcome of a message; `outcome` indexes OUTCOMES.
+
+        If the file is closed, the message stays open, and the next process publishes it as
+        unresolved.
+        """
+        file = self._file
+        with file.lock:
+            if not file.closed:
+                file.lost[outcome] += outcome != DELIVERED
+                self.add(outcome, 1, 0)
+
+    def add(self, outcome: int, number: int, size: int) -> None:
+        """Add messages and bytes; the caller holds the lock."""
+        words, tally = self._file.words, self._tally
+        # The counts of the tally change without a call in between, as `tally` demands.
+        if outcome == ATTEMPTED:
+            words[self._at] = tally.attempted = tally.attempted + number
+        elif outcome == DELIVERED:
+            words[self._at + DELIVERED] = tally.delivered = tally.delivered + number
+        else:
+            words[self._at + outcome] += number
+        words[self._at + layout.BYTES] = tally.bytes = tally.bytes + size
+
+    def flush(self) -> None:
+        """Write the counts that only the tally knows into the file; the caller holds the lock."""
+        words = self._file.words
+        words[self._at + DELIVERED] = self._tally.delivered
+        words[self._at + layout.BYTES] = self._tally.bytes
+
+    def attach(self, words: memoryview | None) -> None:
+        """Count in these words from now on, or nowhere (None); the caller holds the lock."""
+        self._tally.attach(words)
+
+    def _report_locked(self, error: KafkaError | None, _message: object) -> None:
+        self.resolve(DELIVERED if error is None else OUTCOME_OF_ERROR.get(error.code(), FAILED))
