@@ -27,6 +27,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from bench.frame import Bench
 from bench.sdk.events import TOPIC, Measured, prepare
 from bench.sdk.fixture import fixture_start
+from bench.sdk.handling import handling_bars, measure_handling
 from bench.sdk.peers import dataclasses_avroschema
 from consumer_sdk import Decoder
 from headworks import _bundled_schemas
@@ -74,9 +75,11 @@ def run(bench: Bench) -> None:
             _decode(bench, measured, client, registry.url, schema_id)
             _send(bench, measured, running.address, registry.url)
         _hung(bench, measured, registry.url)
+        measure_handling(bench, measured, registry.url)
     for _ in bench.rounds(full=5):
         bench.record("broker and registry of the pytest fixture up", US, fixture_start(bench), "s")
     _bars(bench)
+    handling_bars(bench)
 
 
 def _bars(bench: Bench) -> None:

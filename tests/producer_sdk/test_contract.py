@@ -56,7 +56,7 @@ def producer(site: Site, **more: Any) -> Producer:
 
 def test_asend_lets_the_loop_run_while_it_waits(known: Site, hung_broker: HungBroker) -> None:
     async def turns_while_it_waits(to: Producer) -> int:
-        assert await to.asend(known.visit())
+        await to.asend(known.visit())  # a heartbeat of the audit may fill the queue, too
         turns = 0
         waiting = asyncio.ensure_future(to.asend(known.visit()))
         while not waiting.done():
