@@ -60,7 +60,8 @@ class AuditOptions:
         servers, registry = self.servers, self.registry_url
         cluster_metadata(servers)
         with tempfile.TemporaryDirectory(prefix="headworks-audit-") as folder:
-            opened = AuditStore(existing_store_url(self.store) or f"sqlite:///{folder}/audit.db")
+            url = existing_store_url(self.store) or f"sqlite:///{folder}/audit.db"
+            opened = AuditStore(url, whole_check=False)
             try:
                 with Reconciler(servers, registry, opened) as reconciler:
                     reconciler.settle()

@@ -92,8 +92,8 @@ def salvage(
         )
     found: Salvage
     if repair:
-        data = path.resolve().parent.parent
-        lock = FolderLock(data) if (data / "lock").exists() else None
+        logs = path.resolve().parent
+        lock = FolderLock(logs.parent) if logs.name == "logs" else None
         try:
             found, old = write_anew(path.resolve())
         finally:

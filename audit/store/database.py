@@ -77,7 +77,14 @@ _STEPS: Sequence[Step] = (
 
 
 class AuditStore(Database):
-    """The store at a URL (`sqlite:///FILE`, `postgresql://..`). Errors are those of `Database`."""
+    """The store at a URL (`sqlite:///FILE`, `postgresql://..`).
 
-    def __init__(self, store: str, *, clock: Callable[[], int] = now_ms) -> None:
-        super().__init__(store, tables.own, _STEPS, salvage=SALVAGE, clock=clock)
+    `whole_check` and the errors are those of `Database`.
+    """
+
+    def __init__(
+        self, store: str, *, clock: Callable[[], int] = now_ms, whole_check: bool = True
+    ) -> None:
+        super().__init__(
+            store, tables.own, _STEPS, salvage=SALVAGE, clock=clock, whole_check=whole_check
+        )

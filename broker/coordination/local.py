@@ -6,6 +6,7 @@ Rules:
 - Topics and producer ids are on disk when the call returns. Ids are allocated in blocks, so that
   a client that asks for many does not keep the disk busy.
 - Committed offsets are in the write-ahead log, which survives the process but not a power cut.
+- Every commit is counted in the file beside the store, so that a lost log is noticed.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from headworks._broker.coordination.local_transactions import LocalTransactions
 from headworks._broker.repeated_failure import RepeatedFailure
 from headworks._server.checked_sqlite import row_checksums
 from headworks._server.checked_sqlite.check import check
+from headworks._server.checked_sqlite.commit_counter import CommitCounter, refuse_missing
 from headworks.errors import CorruptError, UsageError
 
 _log = logging.getLogger(__name__)
@@ -61,6 +63,8 @@ CREATE TABLE IF NOT EXISTS group_types (
 """
 _SELECT_TOPICS = "SELECT name, partitions, configs, deleting, topic_id FROM topics"
 _PRODUCER_ID_BLOCK = 1000
+_COMMITS = "commits"  # the fact that counts them
+_COUNT_COMMIT = f"UPDATE facts SET value = ? WHERE name = '{_COMMITS}'"
 
 
 class LocalCoordination:
@@ -79,6 +83,11 @@ class LocalCoordination:
         self._logs = [one.name for one in partition_folders(path.with_name("logs"))]
         self._producer_ids = range(0)  # producer ids that are allocated but not used
         self._write_failures = RepeatedFailure(_log, "the coordination store cannot be written now")
+        if not adopting:
+            # SQLite would remove the log beside it.
+            if self._logs and not path.exists():
+                raise self._lost()
+            refuse_missing(path, _DAMAGED)
         check(path, _DAMAGED, flushes=False)
         try:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
@@ -88,6 +97,7 @@ class LocalCoordination:
             self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES}{TRANSACTION_TABLES}")
             self._add_missing_columns()
             row_checksums.protect(self._db)
+            self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, '0')", (_COMMITS,))
             self._db.execute("COMMIT")
         except sqlite3.OperationalError as error:
             raise UsageError(
@@ -104,7 +114,13 @@ class LocalCoordination:
             path, partial(self._transaction, durable=False), self._store_offsets
         )
         self._typed_groups: set[str] = set()  # whose protocol type is stored
-        self.cluster_id = self._cluster_id(adopting=adopting)
+        if not adopting and self._logs and self._fact("cluster_id") is None:
+            self._db.close()
+            raise self._lost()
+        self._counter = CommitCounter(path)
+        self._commits = int(self._fact(_COMMITS) or 0)
+        self._begin_counting(adopting=adopting)
+        self.cluster_id = self._cluster_id()
         self._add_missing_ids()
 
     def watch(self, changed: Callable[[], None]) -> None:
@@ -306,6 +322,7 @@ class LocalCoordination:
         """See `Coordination`."""
         self.transactions.close()
         self._db.close()
+        self._counter.close()
 
     @contextmanager
     def _transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
@@ -314,7 +331,10 @@ class LocalCoordination:
             self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._db.execute("BEGIN IMMEDIATE")
             yield self._db
+            self._db.execute(_COUNT_COMMIT, (str(self._commits + 1),))
             self._db.execute("COMMIT")
+            self._commits += 1
+            self._counter.record(self._commits, flushed=durable)
             self._write_failures.recovered({})
         except sqlite3.OperationalError as error:
             self._write_failures.failed(error, {})
@@ -323,18 +343,30 @@ class LocalCoordination:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 
-    def _cluster_id(self, *, adopting: bool) -> str:
+    def _lost(self) -> CorruptError:
+        more = ", ..." if len(self._logs) > 5 else ""
+        return CorruptError(
+            f"the coordination store {self._path} is missing or empty, and logs lie beside it:"
+            f" {', '.join(self._logs[:5])}{more}",
+            fix=f"restore it from a copy (docs/backup.md), or run {_ADOPT}",
+        )
+
+    def _begin_counting(self, *, adopting: bool) -> None:
+        """Compare the commits with their counter, unless the operator gives up what is lost."""
+        try:
+            if adopting:
+                self._counter.begin_anew(self._commits)
+            else:
+                self._counter.begin(self._path, lambda: self._commits, _DAMAGED)
+        except CorruptError:
+            self._counter.close()
+            self._db.close()
+            raise
+
+    def _cluster_id(self) -> str:
         known = self._fact("cluster_id")
         if known is not None:
             return known
-        if self._logs and not adopting:
-            self._db.close()
-            more = ", ..." if len(self._logs) > 5 else ""
-            raise CorruptError(
-                f"the coordination store {self._path} is missing or empty, and logs lie beside it:"
-                f" {', '.join(self._logs[:5])}{more}",
-                fix=f"restore it from a copy (docs/backup.md), or run {_ADOPT}",
-            )
         new = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         with self._transaction() as db:
             self._set_fact(db, "cluster_id", new)

@@ -66,7 +66,7 @@ def audit_lookup(store: str, bootstrap: str, registry: str) -> AuditLookup:
         from headworks._audit.reconciler import Reconciler
         from headworks._audit.store import AuditStore
 
-        opened = AuditStore(store)
+        opened = AuditStore(store, whole_check=False)
         try:
             with Reconciler(bootstrap, registry, opened) as reconciler:
                 reconciler.catch_up()

@@ -2,7 +2,8 @@
 
 Rules:
 
-- No id is assigned again: a context whose row is lost skips ids above every one that is known.
+- No id is assigned again: a context whose row is lost skips ids above every one that is known. If
+  the latest transactions are lost, every context skips ids.
 - A schema is kept with all its references or not at all: its digest tells.
 - A version whose schema is lost is removed. It can be registered again under its id and number.
 """
@@ -18,6 +19,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from headworks._registry.store import tables
 from headworks._registry.store.database import RegistryStore
 from headworks._registry.store.schemas import schema_by_id
+from headworks._server.checked_sqlite.commit_counter import required_commits
 from headworks._server.checked_sqlite.salvage import SalvagedRows, salvage
 from headworks._server.database import sqlite_file
 from headworks._subject import Subject
@@ -36,7 +38,7 @@ class SalvagedRegistry:
 
 def salvage_registry(store: str) -> SalvagedRegistry:
     """Replace the file of a store by one with its intact rows; UsageError if there are none."""
-    found = SalvagedRegistry()
+    found, file = SalvagedRegistry(), sqlite_file(store)
 
     def make(path: Path) -> None:
         RegistryStore(f"sqlite:///{path}").close()
@@ -49,13 +51,17 @@ def salvage_registry(store: str) -> SalvagedRegistry:
                 " ids again",
             )
         opened = RegistryStore(f"sqlite:///{path}")
+        lost_commits = required_commits(file) - opened.revision()
         with opened.write() as connection:
             _remove_incomplete(connection)
             found.lost_versions = _remove_without_schema(connection)
             _skip_lost_ids(connection)
+            if lost_commits > 0:  # each of them may have registered a schema
+                last, skipped = tables.contexts.c.last_id, max(lost_commits, _SKIPPED_IDS)
+                connection.execute(update(tables.contexts).values(last_id=last + skipped))
         opened.close()
 
-    found.rows = salvage(sqlite_file(store), make, mend, fresh=(tables.migrations.name,))
+    found.rows = salvage(file, make, mend, fresh=(tables.migrations.name,))
     return found
 
 

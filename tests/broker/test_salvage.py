@@ -209,6 +209,7 @@ def test_a_running_broker_keeps_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "logs" / "t-0"
     filled(folder, [2] * 30)
     lock = FolderLock(tmp_path)
+    (tmp_path / "lock").unlink()
     refused = CliRunner().invoke(log_app, ["salvage", str(folder), "--repair"])
     assert isinstance(refused.exception, UsageError)
     assert "in use by another broker" in str(refused.exception)

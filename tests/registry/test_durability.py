@@ -13,7 +13,9 @@ import pytest
 from urllib3.exceptions import HTTPError
 
 from headworks._registry.store.database import RegistryStore
+from headworks._registry.store.salvage import salvage_registry
 from headworks._server.child_process import Service
+from headworks.errors import UsageError
 from tests.registry.conftest import start_on
 from tests.registry.rest import Reply, Rest, record
 from tests.waiting import until
@@ -198,3 +200,15 @@ def test_a_restart_keeps_everything(store: str) -> None:
         found = client("GET", "/config/s").body
         assert found == {"compatibilityLevel": "FULL", "policy": "strict"}
         assert client("GET", "/mode").body == {"mode": "READONLY"}
+
+
+def test_a_store_that_a_server_uses_is_not_salvaged(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'registry.db'}"
+    with start_on(store) as server:
+        rest = Rest(server.url)
+        assert rest.register("s", record("a:int")).status == 200
+        with pytest.raises(UsageError, match="another program has the store"):
+            salvage_registry(store)
+        assert rest.register("s", record("a:int", "b:int=0")).status == 200
+        rest.close()
+    assert salvage_registry(store).rows.rows["schemas"] == 2

@@ -3,7 +3,7 @@
 The ledger of a store is its rows. A row counts as whole if every byte of its page is as it was. In
 the end it is there, and no row is there that never was.
 
-A log (`-wal`) that is deleted or cut looks like one that was never written, so it is changed only.
+A site damages the file, its log (`-wal`), its counter (`-commits`), or its seal (`-checked`).
 """
 
 from __future__ import annotations
@@ -43,8 +43,19 @@ from tests.soak.damage_kinds import FILE_KINDS
 
 _PAGE_BYTES = 4096
 _ROUNDS = 4
-_CHANGES = ("flipped", "overwritten", "zeroed")
-_KINDS = (*_CHANGES, "inserted into", "cut", "halved", "emptied", "garbage", "appended to")
+_KINDS = (
+    "flipped",
+    "overwritten",
+    "zeroed",
+    "inserted into",
+    "cut",
+    "halved",
+    "emptied",
+    "garbage",
+    "appended to",
+    "deleted",
+)
+_WEIGHTS = {"": 5, "-wal": 5, "-commits": 1, "-checked": 1}  # how often each file is damaged
 Rows = dict[str, set[tuple[Any, ...]]]
 
 
@@ -100,17 +111,26 @@ class StoreSite:
         template = random.choice(self._templates)
         shutil.copytree(template.folder, folder)
         file = folder / self._kind.file
-        log = file.with_name(f"{file.name}-wal")
-        in_log = log.exists() and log.stat().st_size > 0 and random.random() < 0.4
-        name = random.choice(_CHANGES if in_log else _KINDS)
-        damage = FILE_KINDS[name](log if in_log else file, random)
+        damaged = _one_of(file, random)
+        in_log = damaged.name.endswith("-wal")
+        name = random.choice(_KINDS)
+        damage = FILE_KINDS[name](damaged, random)
         case = _StoreCase(self._kind, template, folder, in_log=in_log)
         ending = "served" if damage is None else case.follow()
         if not case.wrong:
             shutil.rmtree(folder)
-        what = "log" if in_log else "file"
-        told = f"{template.folder.name}, {what} {name}"
+        told = f"{template.folder.name}, {damaged.name.removeprefix(file.name) or 'file'} {name}"
         return told, ending, [f"{damage}: {line}" for line in case.wrong]
+
+
+def _one_of(file: Path, random: Random) -> Path:
+    """Choose the file, or one beside it that is not empty."""
+    weights = {
+        path: weight
+        for suffix, weight in _WEIGHTS.items()
+        if (path := file.with_name(file.name + suffix)).exists() and path.stat().st_size
+    }
+    return random.choices(list(weights), list(weights.values()))[0]
 
 
 class _StoreCase:

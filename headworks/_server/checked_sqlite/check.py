@@ -3,6 +3,7 @@
 Rules:
 
 - It only reads, in one snapshot, and a store that others use may be checked.
+- A store that is as sealed is good. Servers check every row nevertheless.
 - A store that no release with checksums has opened is checked by its trees alone.
 - The end of a write-ahead log that was not flushed is no damage. It looks like damage to the last
   transaction, so that is reported, and the log is kept beside the store.
@@ -16,9 +17,11 @@ import sqlite3
 import time
 from collections.abc import Collection, Iterator
 from contextlib import closing
+from enum import Enum
 from pathlib import Path
 
 from headworks._server.checked_sqlite import row_checksums
+from headworks._server.checked_sqlite.sealed_pages import is_as_sealed, page_sums, seal
 from headworks._server.checked_sqlite.write_ahead_log import WriteAheadLog, log_path, read_log
 from headworks.errors import CorruptError
 
@@ -29,7 +32,15 @@ _TRIES = 3
 _MAX_LINES = 100
 
 
-def check(path: Path, fix: str, *, flushes: bool = True) -> None:
+class Checked(Enum):
+    """How a store is checked, and whether it has a seal."""
+
+    WHOLE = "each row"
+    AND_SEALED = "each row, and the good store is sealed"
+    BY_SEAL = "each page by the seal, and each row if a page is not as sealed"
+
+
+def check(path: Path, fix: str, *, flushes: bool = True, checked: Checked = Checked.WHOLE) -> None:
     """Check the store at `path`, if there is one. Raises CorruptError with this fix.
 
     `flushes`: each transaction is on disk before the next one, so that damage before the last one
@@ -37,8 +48,7 @@ def check(path: Path, fix: str, *, flushes: bool = True) -> None:
     """
     if not path.exists():
         return
-    _check_log(path, fix, flushes=flushes)
-    damage = damage_of(path)
+    damage = _damage(path, _check_log(path, fix, flushes=flushes), checked)
     if damage:
         more = f", and {len(damage) - _MAX_NAMED} more" if len(damage) > _MAX_NAMED else ""
         named = "; ".join(damage[:_MAX_NAMED])
@@ -56,12 +66,23 @@ def is_empty(path: Path) -> bool:
 
 def damage_of(path: Path) -> list[str]:
     """Return the damaged places of a store, some of each kind; none if it cannot be opened."""
+    return _damage(path, WriteAheadLog(), Checked.WHOLE)
+
+
+def _damage(path: Path, log: WriteAheadLog, checked: Checked) -> list[str]:
     try:
         with closing(sqlite3.connect(path, isolation_level=None, timeout=20)) as db:
             row_checksums.prepare(db)
             db.text_factory = _text
             db.execute("BEGIN")
-            return list(_damage(db))
+            sums = None if checked is Checked.WHOLE else page_sums(db)
+            if checked is Checked.BY_SEAL and sums and is_as_sealed(path, sums, log.pages):
+                return []
+            damage = list(_damaged_places(db))
+            if sums and not damage:
+                (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
+                seal(path, sums, page_bytes)
+            return damage
     except UnicodeDecodeError as error:
         # SQLite's message quotes damaged definitions, and Python cannot decode it.
         return [f"the definitions of its tables: {error.reason}"]
@@ -80,7 +101,7 @@ def may_lack_rows(table: str, damage: Collection[str]) -> bool:
     )
 
 
-def _damage(db: sqlite3.Connection) -> Iterator[str]:
+def _damaged_places(db: sqlite3.Connection) -> Iterator[str]:
     known = row_checksums.stored_definitions_checksum(db)
     if known and known != row_checksums.definitions_checksum(db):
         yield "the definitions of its tables"
@@ -130,18 +151,18 @@ def _text(content: bytes) -> str:
     return content.decode("utf-8", "surrogateescape")
 
 
-def _check_log(path: Path, fix: str, *, flushes: bool) -> None:
+def _check_log(path: Path, fix: str, *, flushes: bool) -> WriteAheadLog:
     found = read_log(path)
     for _ in range(_TRIES - 1):
         if found.damaged_at is None:
-            return
+            return found
         time.sleep(_OTHERS_WRITE_SECONDS)
         again = read_log(path)
         if (again.damaged_at, again.page_count) != (found.damaged_at, found.page_count):
-            return  # another process writes it
+            return again  # another process writes it
         found = again
     if found.damaged_at is None or not found.lost_commits:
-        return
+        return found
     where = f"{log_path(path)} is damaged at byte {found.damaged_at}"
     if flushes and found.lost_commits > 1:
         raise CorruptError(f"{where}, and {_transactions(found)} lie there or behind it", fix=fix)
@@ -155,6 +176,7 @@ def _check_log(path: Path, fix: str, *, flushes: bool) -> None:
         kept,
         extra={"path": str(path)},
     )
+    return found
 
 
 def _transactions(found: WriteAheadLog) -> str:

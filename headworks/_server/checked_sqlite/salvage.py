@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 from collections import Counter
@@ -20,9 +21,11 @@ from pathlib import Path
 from headworks._server.checked_sqlite import row_checksums
 from headworks._server.checked_sqlite.check import damage_of, may_lack_rows
 from headworks._server.checked_sqlite.pages import FoundRecord, Value, records
+from headworks.errors import UsageError
 
 _REAL = ("REAL", "FLOAT", "DOUBLE")
-_SUFFIXES = ("", "-wal", "-shm")
+_SHARED_FIRST_BYTE, _SHARED_BYTES = 0x4000_0002, 510  # of the file, where SQLite locks it
+_SUFFIXES = ("", "-wal", "-shm", "-commits", "-checked")
 
 
 @dataclass(slots=True)
@@ -66,8 +69,11 @@ def salvage(
     """Replace the store at `path` by a new one with its intact rows.
 
     `make` makes an empty store, `mend` mends it with the rows. Tables in `fresh` stay as made.
-    Nobody else may use the store. If `mend` raises, nothing has changed.
+    If `mend` raises, nothing has changed. Raises UsageError if there is no store, or if another
+    process has it open.
     """
+    if not path.exists():
+        raise UsageError(f"there is no store {path}", fix="restore it from a copy (docs/backup.md)")
     new, found = path.with_name(f"{path.name}.salvaged"), SalvagedRows()
     _remove(new)
     make(new)
@@ -87,6 +93,7 @@ def salvage(
     found.damage = damage_of(path)
     found.damaged_tables = [name for name in names if may_lack_rows(name, found.damage)]
     mend(new, found)
+    _refuse_open(path)
     found.moved_to = _move_away(path)
     os.replace(new, path)
     _remove(new)
@@ -145,6 +152,21 @@ def _row(shape: _TableShape, record: FoundRecord) -> list[Value] | None:
         row[shape.rowid] = record.rowid
     fits = row_checksums.row_checksum(shape.name, *row) == record.values[shape.checksum]
     return row if fits else None
+
+
+def _refuse_open(path: Path) -> None:
+    """Raise UsageError if another process has the store open.
+
+    Each connection in WAL mode has a shared lock on these bytes, see "Lock-byte page" in SQLite's
+    description of its file format. This needs no store that SQLite can open.
+    """
+    with path.open("r+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_BYTES, _SHARED_FIRST_BYTE)
+        except BlockingIOError:
+            raise UsageError(
+                f"another program has the store {path} open", fix="stop it, and run this again"
+            ) from None
 
 
 def _move_away(path: Path) -> Path:

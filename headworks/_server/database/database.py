@@ -20,6 +20,7 @@ from threading import Lock
 from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
+from headworks._server.checked_sqlite.commit_counter import CommitCounter
 from headworks._server.database import dialects
 from headworks._server.database.migrations import Bookkeeping, Step, migrate
 from headworks.errors import HeadworksError, UnreachableError, UsageError
@@ -30,13 +31,17 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+_CHECKPOINT_BYTES = 2 << 20  # SQLite's own default is about 4 MB
+
+
 class Database:
     """The store at a URL, migrated by `steps` to its current form; safe to share between threads.
 
     `store` is `sqlite:///FILE` or `postgresql://..`, and `clock` returns milliseconds since 1970.
-    `salvage` is the command that keeps the intact rows of a damaged file. Raises UsageError if the
-    store cannot be opened, CorruptError if its file is damaged, and UnreachableError if no database
-    answers.
+    `salvage` is the command that keeps the intact rows of a damaged file. Servers need the
+    `whole_check` of a file; commands that only ask do not (`checked_sqlite.sealed_pages`). Raises
+    UsageError if the store cannot be opened, CorruptError if its file is damaged, and
+    UnreachableError if no database answers.
     """
 
     def __init__(
@@ -47,13 +52,16 @@ class Database:
         *,
         salvage: str,
         clock: Callable[[], int] = now_ms,
+        whole_check: bool = True,
     ) -> None:
         self.clock = clock
         self._state = own.state  # the table with the revision
         self._listeners: list[Callable[[], None]] = []  # called after every change
         self._writer = Lock()  # held by the one writer of this process
         self._salvage = salvage
-        self._engine = dialects.connect(store, salvage)
+        self._commits: CommitCounter | None = None
+        self._checkpoint_at = _CHECKPOINT_BYTES  # of the log
+        self._engine = dialects.connect(store, salvage, whole_check=whole_check)
         self._reading = dialects.reading(self._engine)  # the engine with snapshot reads
         self._writing = dialects.writing(self._engine)  # the engine that locks for writing
         try:
@@ -62,9 +70,16 @@ class Database:
                 migrate(connection, own, steps, clock())
                 dialects.protect_rows(connection)
             self._engine.dispose()  # the connection that migrated checks no foreign keys
+            self._commits = dialects.open_counter(self._engine)
+            if self._commits is not None:
+                url = self._engine.url
+                dialects.begin_counting(self._commits, url, self.revision, salvage)
         except SQLAlchemyError as error:
             self._engine.dispose()
             raise self._cannot_open(error) from None
+        except HeadworksError:
+            self.close()
+            raise
 
     def _cannot_open(self, error: SQLAlchemyError) -> HeadworksError:
         reason = str(error.__cause__ or error).strip()
@@ -88,9 +103,22 @@ class Database:
         """Open a transaction that changes the store; no other writer runs at the same time."""
         with self._writer, self._writing.begin() as connection:
             connection.execute(update(self._state).values(revision=self._state.c.revision + 1))
+            revision = int(connection.scalar(select(self._state.c.revision)) or 0)
             yield connection
+        if self._commits is not None:
+            self._commits.record(revision, flushed=True)
+            self._checkpoint_if_due()
         for listener in self._listeners:
             listener()
+
+    def _checkpoint_if_due(self) -> None:
+        """Checkpoint a long log. One that a reader needs is left to grow before the next try."""
+        size = dialects.log_bytes(self._engine)
+        if size < self._checkpoint_at:
+            self._checkpoint_at = min(self._checkpoint_at, size + _CHECKPOINT_BYTES)
+            return
+        dialects.checkpoint(self._engine)
+        self._checkpoint_at = size + _CHECKPOINT_BYTES
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every change by this process, before the writer returns."""
@@ -102,5 +130,10 @@ class Database:
             return int(connection.scalar(select(self._state.c.revision)) or 0)
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection. The last one checkpoints, so the pages are sealed before."""
+        if self._commits is not None:
+            if dialects.log_bytes(self._engine):
+                dialects.checkpoint(self._engine)
+            self._commits.close()
+            self._commits = None
         self._engine.dispose()

@@ -8,12 +8,16 @@ Rule: SQL that only one of the two understands is allowed here and nowhere else.
 | a write | BEGIN IMMEDIATE: waits for the writer before it | READ COMMITTED, after the state row |
 | durability | synchronous=FULL | the server's |
 | changed bytes | a checksum in each row, checked at the start | the server's page checksums |
+| lost commits | a counter beside the file | the server's |
 """
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,28 +30,34 @@ from sqlalchemy.exc import (
 )
 
 from headworks._server.checked_sqlite import row_checksums
-from headworks._server.checked_sqlite.check import check, is_empty
+from headworks._server.checked_sqlite.check import Checked, check, is_empty
+from headworks._server.checked_sqlite.commit_counter import CommitCounter, refuse_missing
+from headworks._server.checked_sqlite.sealed_pages import seal_log
+from headworks._server.checked_sqlite.write_ahead_log import log_path
 from headworks.errors import CorruptError, UsageError
 
+_log = logging.getLogger(__name__)
 _WRITES = "headworks_writes"
 _MIGRATES = "headworks_migrates"
 _BUSY_SECONDS = 20.0
 _CONNECT_SECONDS = 10
+_RESTORE = "stop every program that uses it, and restore it from a copy (docs/backup.md)"
 _MIGRATION_LOCK = 0x4865_6164
 
 
-def connect(store: str, salvage: str) -> Engine:
+def connect(store: str, salvage: str, *, whole_check: bool = True) -> Engine:
     """Return an engine for the store at a URL: `sqlite:///FILE` or `postgresql://..`.
 
     Raises UsageError for any other URL, a missing driver, or a missing folder, and CorruptError for
-    a damaged file, with the command `salvage` as one way out.
+    a damaged file, with the command `salvage` as one way out. Without `whole_check`, the rows of a
+    file are checked only if its pages are not as its last program left them.
     """
     try:
         url = make_url(store)
     except ArgumentError:
         raise _unknown(store) from None
     if url.get_backend_name() == "sqlite":
-        return _connect_sqlite(url, salvage)
+        return _connect_sqlite(url, salvage, Checked.AND_SEALED if whole_check else Checked.BY_SEAL)
     if url.get_backend_name() != "postgresql":
         raise _unknown(store)
     try:
@@ -115,11 +125,59 @@ def sqlite_file(store: str) -> Path:
     return Path(url.database)
 
 
+def open_counter(engine: Engine) -> CommitCounter | None:
+    """Open the counter of a file's commits. PostgreSQL needs none."""
+    if engine.dialect.name != "sqlite":
+        return None
+    return CommitCounter(Path(engine.url.database or ""))
+
+
+def begin_counting(
+    counter: CommitCounter, url: URL, read_commits: Callable[[], int], salvage: str
+) -> None:
+    """Compare the commits of a file with its counter. Raises CorruptError if it lacks any."""
+    counter.begin(Path(url.database or ""), read_commits, _fix(salvage, url))
+
+
+def log_bytes(engine: Engine) -> int:
+    """Return the size of the write-ahead log of a file; 0 for PostgreSQL."""
+    if engine.dialect.name != "sqlite":
+        return 0
+    try:
+        return log_path(Path(engine.url.database or "")).stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def checkpoint(engine: Engine) -> None:
+    """Seal the pages of the write-ahead log, and copy them into the file.
+
+    No other process may write in between, because its pages would not be sealed. A failure is
+    logged, and nothing is lost: the log has the pages.
+    """
+    path = Path(engine.url.database or "")
+    try:
+        with (
+            closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as writer,
+            closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as copier,
+        ):
+            writer.execute("BEGIN IMMEDIATE")
+            seal_log(path)
+            copier.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            writer.execute("ROLLBACK")
+    except (sqlite3.Error, OSError) as error:
+        _log.warning("%s: no checkpoint now: %s", path, error, extra={"path": str(path)})
+
+
 def or_salvage(engine: Engine, salvage: str) -> str:
     """Return the words for the other way out of a damaged file; empty for PostgreSQL."""
     if engine.dialect.name != "sqlite":
         return ""
     return f", or keep what is intact with `{_command(salvage, engine.url)}`"
+
+
+def _fix(salvage: str, url: URL) -> str:
+    return f"{_RESTORE}, or keep what is intact with `{_command(salvage, url)}`"
 
 
 def _command(salvage: str, url: URL) -> str:
@@ -132,7 +190,7 @@ def _driver_connection(connection: Connection) -> sqlite3.Connection:
     return found
 
 
-def _connect_sqlite(url: URL, salvage: str) -> Engine:
+def _connect_sqlite(url: URL, salvage: str, checked: Checked) -> Engine:
     if not url.database or url.database == ":memory:":
         raise UsageError(
             "a store in memory would be lost, and is not shared between threads",
@@ -143,13 +201,14 @@ def _connect_sqlite(url: URL, salvage: str) -> Engine:
         raise UsageError(
             f"the folder of the store does not exist: {folder}", fix=f"mkdir -p {folder}"
         )
-    fix = "stop every program that uses it, and restore it from a copy (docs/backup.md)"
-    if is_empty(Path(url.database)):
+    path = Path(url.database)
+    if is_empty(path):
         raise CorruptError(
-            f"the store {url.database} is an empty file: what it held is lost",
-            fix=f"{fix}. If it never held anything, remove it",
+            f"the store {path} is an empty file: what it held is lost",
+            fix=f"{_RESTORE}. If it never held anything, remove it",
         )
-    check(Path(url.database), f"{fix}, or keep what is intact with `{_command(salvage, url)}`")
+    refuse_missing(path, _RESTORE)
+    check(path, _fix(salvage, url), checked=checked)
     engine = create_engine(
         url,
         pool_size=10,
@@ -169,6 +228,8 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     _write_ahead(cursor)
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA fullfsync=ON")  # macOS only: past the disk's cache
+    cursor.execute("PRAGMA wal_autocheckpoint=0")  # `checkpoint` seals the pages before it
+    cursor.execute("PRAGMA journal_size_limit=0").fetchall()
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
 

@@ -7,12 +7,20 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 from headworks._server.checked_sqlite import row_checksums
-from headworks._server.checked_sqlite.check import check
+from headworks._server.checked_sqlite.check import Checked, check
+from headworks._server.checked_sqlite.commit_counter import (
+    CommitCounter,
+    counter_path,
+    refuse_missing,
+    required_commits,
+)
 from headworks._server.checked_sqlite.salvage import salvage
+from headworks._server.checked_sqlite.sealed_pages import page_sums, seal, seal_path
 from headworks._server.checked_sqlite.write_ahead_log import log_path, read_log
 from headworks.errors import CorruptError
 
@@ -168,3 +176,121 @@ def test_the_rows_of_a_write_ahead_log_are_salvaged(tmp_path: Path) -> None:
     found = salvage(copy, close, lambda _path, _rows: None)
     assert found.rows.total() == 80
     assert rows_of(copy) == before
+
+
+@pytest.fixture(scope="module")
+def sealed(good: bytes, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+    """A good store, and its seal."""
+    path = tmp_path_factory.mktemp("sealed") / "s.db"
+    path.write_bytes(good)
+    check(path, _FIX, checked=Checked.AND_SEALED)
+    return good, seal_path(path).read_bytes()
+
+
+@pytest.mark.parametrize("case", range(40))
+def test_a_changed_byte_is_noticed_by_the_seal(
+    sealed: tuple[bytes, bytes], tmp_path: Path, case: int
+) -> None:
+    path, random = tmp_path / "s.db", Random(case)
+    path.write_bytes(sealed[0])
+    before = rows_of(path)
+    seal_path(path).write_bytes(sealed[1])
+    damaged = seal_path(path) if case % 8 == 7 else path
+    content = bytearray(damaged.read_bytes())
+    content[random.randrange(len(content))] ^= 1 << random.randrange(8)
+    damaged.write_bytes(content)
+    try:
+        check(path, _FIX, checked=Checked.BY_SEAL)
+        close(path)
+    except (CorruptError, sqlite3.DatabaseError):
+        assert damaged == path
+    else:
+        assert rows_of(path) == before
+
+
+def test_the_rows_of_a_sealed_store_are_not_checked(tmp_path: Path, good: bytes) -> None:
+    path = tmp_path / "s.db"
+    content = bytearray(good)
+    content[content.rindex(b"vvvv")] ^= 1
+    path.write_bytes(content)
+    with closing(sqlite3.connect(path)) as db:
+        sums = page_sums(db)
+    assert sums is not None
+    seal(path, sums, _PAGE_BYTES)  # as nothing but this test would
+    check(path, _FIX, checked=Checked.BY_SEAL)
+    with pytest.raises(CorruptError, match=r"row .*vvv"):
+        check(path, _FIX)
+    seal_path(path).unlink()
+    with pytest.raises(CorruptError, match=r"row .*vvv"):
+        check(path, _FIX, checked=Checked.BY_SEAL)
+
+
+def test_a_store_is_sealed_again_after_others_wrote(tmp_path: Path, good: bytes) -> None:
+    path, killed = tmp_path / "s.db", tmp_path / "killed.db"
+    path.write_bytes(good)
+    check(path, _FIX, checked=Checked.AND_SEALED)
+    with closing(make(path)) as db:
+        fill(db, _ROWS, 20)
+        for name in (path, log_path(path), seal_path(path)):
+            copy = killed.with_name(name.name.replace(path.name, killed.name))
+            copy.write_bytes(name.read_bytes())
+    for store in (path, killed):
+        before = seal_path(store).read_bytes()
+        check(store, _FIX, checked=Checked.BY_SEAL)
+        # The pages of a log that was left have checksums there, so the seal need not change.
+        assert (seal_path(store).read_bytes() == before) == (store == killed)
+        check(store, _FIX)
+
+
+def _counted(path: Path, commits: int, *, flushed: int) -> None:
+    counter = CommitCounter(path)
+    counter.begin(path, lambda: 0, _FIX)
+    for number in range(1, commits + 1):
+        counter.record(number, flushed=number <= flushed)
+    counter.close()
+
+
+def _begin(path: Path, commits: int) -> None:
+    counter = CommitCounter(path)
+    try:
+        counter.begin(path, lambda: commits, _FIX)
+    finally:
+        counter.close()
+
+
+def test_a_store_that_lacks_commits_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    _counted(path, 9, flushed=4)
+    with pytest.raises(CorruptError, match=r"lacks 1 of the 9 .* s\.db-wal was deleted") as caught:
+        _begin(path, 8)
+    assert str(counter_path(path)) in str(caught.value)
+    with pytest.raises(CorruptError, match="is missing, and held 9"):
+        refuse_missing(path, _FIX)
+    _begin(path, 10)
+    assert required_commits(path) == 10
+
+
+def test_a_power_cut_may_lose_what_was_not_flushed(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    _counted(path, 9, flushed=4)
+    record = bytearray(counter_path(path).read_bytes()[:-4])
+    record[-16:] = b"of another boot."
+    counter_path(path).write_bytes(bytes(record) + crc32(record).to_bytes(4, "big"))
+    with pytest.raises(CorruptError, match="lacks 1 of the 4"):
+        _begin(path, 3)
+    _begin(path, 5)
+    assert required_commits(path) == 5
+
+
+@pytest.mark.parametrize("at", range(0, 44, 3))
+def test_a_damaged_counter_is_begun_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, at: int
+) -> None:
+    path = tmp_path / "s.db"
+    _counted(path, 9, flushed=9)
+    content = bytearray(counter_path(path).read_bytes())
+    content[at] ^= 4
+    counter_path(path).write_bytes(content)
+    _begin(path, 7)
+    assert "is damaged, and is begun again" in caplog.text
+    assert required_commits(path) == 7

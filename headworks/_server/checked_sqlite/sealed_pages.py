@@ -1,0 +1,109 @@
+"""The checksums of a store's pages as they were when they were known to be good: its seal.
+
+A whole check calls Python for every row. To compare pages with a seal costs a small part of that,
+and notices the same damage. A page is good if it is as sealed, or as in the write-ahead log, whose
+frames have checksums.
+
+Rules:
+
+- A seal proves health, never damage. If a page is neither, a whole check decides, and the store is
+  sealed again. So any program may write to the store, and a seal may be removed at any time.
+- Pages are compared as SQLite reads them, which is through the log. A seal that is taken before a
+  checkpoint is therefore right before and after it.
+- Only checked pages, and pages from the log, are sealed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import struct
+import threading
+from array import array
+from collections.abc import Mapping
+from pathlib import Path
+from zlib import crc32
+
+from headworks._server.checked_sqlite.write_ahead_log import read_log
+
+_MAGIC = b"HWPAGES1"
+_HEAD = struct.Struct(">8sI")  # magic, bytes of a page
+_CRC_BYTES = 4
+_MAX_STORE_BYTES = 512 << 20  # of which a copy is held in memory
+PageSums = array  # of unsigned numbers of 32 bits, one for each page
+
+
+def seal_path(path: Path) -> Path:
+    """Return the path of the seal of the store at `path`."""
+    return path.with_name(f"{path.name}-checked")
+
+
+def page_sums(db: sqlite3.Connection) -> PageSums[int] | None:
+    """Return the checksums of the pages in a connection's snapshot, or None if it is too large."""
+    (count,), (size,) = (
+        db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size")
+    )
+    if not 0 < count * size <= _MAX_STORE_BYTES or not hasattr(db, "serialize"):
+        return None
+    content = memoryview(db.serialize())
+    return array("I", (crc32(content[at : at + size]) for at in range(0, len(content), size)))
+
+
+def is_as_sealed(path: Path, sums: PageSums[int], logged: Mapping[int, bytes]) -> bool:
+    """Return whether each page is as sealed, or as in the log."""
+    sealed = _read(path)
+    if sealed is None:
+        return False
+    in_log = {number: crc32(page) for number, page in logged.items()}
+    return all(
+        (index < len(sealed[1]) and sealed[1][index] == found) or in_log.get(index + 1) == found
+        for index, found in enumerate(sums)
+    )
+
+
+def seal(path: Path, sums: PageSums[int], page_bytes: int) -> None:
+    """Seal a store with these pages, which were checked."""
+    content = _HEAD.pack(_MAGIC, page_bytes) + sums.tobytes()
+    new = seal_path(path).with_name(
+        f"{path.name}-checked.{os.getpid()}-{threading.get_native_id()}"
+    )
+    try:
+        new.write_bytes(content + crc32(content).to_bytes(_CRC_BYTES, "big"))
+        os.replace(new, seal_path(path))
+    except OSError:  # without a seal, the next check is a whole one
+        for file in (new, seal_path(path)):
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
+
+
+def seal_log(path: Path) -> None:
+    """Add the committed pages of the log to the seal. The caller keeps other writers out."""
+    sealed = _read(path)
+    if sealed is None:
+        return
+    page_bytes, sums = sealed
+    log = read_log(path, verify=False)
+    if not log.page_count:
+        return
+    del sums[log.page_count :]
+    sums.extend([0] * (log.page_count - len(sums)))
+    for number, page in log.pages.items():
+        if number <= len(sums):
+            sums[number - 1] = crc32(page)
+    seal(path, sums, page_bytes)
+
+
+def _read(path: Path) -> tuple[int, PageSums[int]] | None:
+    """Return the page size and the sums, or None without a seal that can be read."""
+    try:
+        content = seal_path(path).read_bytes()
+    except OSError:
+        return None
+    body, stored = content[:-_CRC_BYTES], content[-_CRC_BYTES:]
+    if len(body) < _HEAD.size or crc32(body) != int.from_bytes(stored, "big"):
+        return None
+    magic, page_bytes = _HEAD.unpack_from(body)
+    if magic != _MAGIC or (len(body) - _HEAD.size) % array("I").itemsize:
+        return None
+    return page_bytes, array("I", body[_HEAD.size :])
