@@ -9,6 +9,8 @@ Rules:
 - The first partition with data returns at least one whole batch, however small the client's limits.
 - A fetch of very many partitions that wakes in vain pauses before it looks again, so that its
   looking does not delay the other clients.
+- A batch that the scrubber found damaged ends the data before it. A fetch that begins with it gets
+  CORRUPT_MESSAGE. A partition without such batches pays one look at an empty list.
 - Fetch sessions are declined: the session id is 0, and continuing one is an error.
 - A topic id is looked up whenever the fetch looks: its name may belong to another topic meanwhile.
 """
@@ -179,6 +181,13 @@ class Fetch:
             return PartitionData(topic, index, ErrorCode.CORRUPT_MESSAGE, log.high_watermark, start)
         except OSError:
             return PartitionData(topic, index, ErrorCode.KAFKA_STORAGE_ERROR)
+        if partition.damaged_batches:
+            before = partition.before_damage(piece)
+            if before is None:
+                return PartitionData(
+                    topic, index, ErrorCode.CORRUPT_MESSAGE, log.high_watermark, start
+                )
+            piece = before
         end = log.high_watermark
         if log.producers.transactions.none and not aborted:
             return PartitionData(topic, index, 0, end, start, piece)

@@ -25,6 +25,7 @@ from headworks._broker.repeated_failure import RepeatedFailure
 from headworks._broker.topics.config import TopicConfig
 from headworks._broker.topics.flusher import Flusher
 from headworks._kafka.records.batch import Batch, Plain
+from headworks._kafka.records.file_slice import FileSlice, OpenFile
 from headworks.errors import RefusedError
 
 _log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class HostedPartition:
         self.config = config  # resolved, of the topic
         self.failure: str | None = None  # why it no longer takes batches
         self.damage: dict[str, None] = {}  # what readers and the scrubber met, in order
+        self.damaged_batches: list[tuple[OpenFile, int]] = []  # of the damage that has a place
         self._next_rejection_log = 0.0  # when a rejected batch is logged again
         self._write_failures = RepeatedFailure(_log, f"{topic}-{index}: cannot be written now")
         self._flusher = flusher
@@ -225,11 +227,24 @@ class HostedPartition:
         """The number of readers that wait for more."""
         return len(self._waiting_readers)
 
-    def note_damage(self, what: str) -> None:
-        """Note damage that a reader or the scrubber met, and log it once: clients retry forever."""
+    def note_damage(self, what: str, batch: tuple[OpenFile, int] | None = None) -> None:
+        """Note damage that a reader or the scrubber met, and log it once: clients retry forever.
+
+        `batch` is the file and the position of a batch that is served no more.
+        """
         if what not in self.damage and len(self.damage) < _MAX_DAMAGE_NOTES:
             self.damage[what] = None
+            if batch is not None:
+                self.damaged_batches.append(batch)
             _log.error("%s: %s", self, what, extra=self.about)
+
+    def before_damage(self, piece: FileSlice) -> FileSlice | None:
+        """Return what precedes the first damaged batch of a slice; None if it begins with one."""
+        positions = [at for file, at in self.damaged_batches if file is piece.descriptor]
+        size = min((at - piece.position for at in positions if at >= piece.position), default=-1)
+        if not 0 <= size < piece.size:
+            return piece
+        return piece._replace(size=size) if size else None
 
     def log_rejected_batch(self, error: RefusedError, peer: str) -> None:
         """Log why a batch is rejected, once a minute: not every client reports its errors."""

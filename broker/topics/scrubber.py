@@ -3,8 +3,8 @@
 Rules:
 
 - It reads at a bounded rate, and rests nine times as long as it works: clients come first.
-- It checks the CRC of every batch and that offsets follow each other. Damage is logged once,
-  counted, and changes nothing: readers get the same bytes and errors as before.
+- It checks the CRC of every batch and that offsets follow each other. Damage is logged once and
+  counted. A damaged batch is served no more: it can make librdkafka abort its process.
 - Bytes that it has read leave the page cache, so that the next pass reads the disk.
 - One pass a day at most. The active segment is left to the next one.
 - The thread reads files only. The event loop takes down what it finds.
@@ -29,6 +29,7 @@ from headworks._kafka.records.batch import (
     check_batch,
     read_header,
 )
+from headworks._kafka.records.file_slice import OpenFile
 from headworks.errors import CorruptError
 
 _log = logging.getLogger(__name__)
@@ -87,13 +88,16 @@ class Scrubber:
         for segment in partition.log.segments[:-1]:
             try:
                 for position, reason in self._damage_in(segment):
-                    self._note(partition, f"{segment.path}: damaged at byte {position}: {reason}")
+                    what = f"{segment.path}: damaged at byte {position}: {reason}"
+                    self._note(partition, what, (segment.file, position))
             except OSError as error:
                 self._note(partition, f"{segment.path}: cannot be read: {error}")
 
-    def _note(self, partition: HostedPartition, what: str) -> None:
+    def _note(
+        self, partition: HostedPartition, what: str, batch: tuple[OpenFile, int] | None = None
+    ) -> None:
         damage = str(CorruptError(what, fix=salvage_fix(partition.log.folder)))
-        self._loop.call_soon_threadsafe(partition.note_damage, damage)
+        self._loop.call_soon_threadsafe(partition.note_damage, damage, batch)
 
     def _damage_in(self, segment: LogSegment) -> Iterator[tuple[int, str]]:
         """Yield the byte and the reason of each damaged batch; a bad header ends the segment."""

@@ -8,18 +8,23 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 import urllib3
+from confluent_kafka import KafkaError
 
 from headworks._broker.log import LogConfig, open_log
 from headworks._broker.topics import Flusher, HostedPartition, resolve_config
 from headworks._broker.topics.scrubber import Scrubber
+from headworks._kafka.damaged_batch import DamagedBatch, offset_after
+from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.records import check_batch
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE, eventually
 from tests.broker.test_durability import headworks
-from tests.broker.wire import Wire, produce, produced
+from tests.broker.wire import Wire, fetch, fetched, produce, produced
+from tests.damage import batches
 from tests.soak.process import Broker
 
 pytestmark = pytest.mark.unit
@@ -139,4 +144,47 @@ def test_users_see_damage_in_metrics_log_and_command(tmp_path: Path) -> None:
     broker.start()
     shown = headworks("topic", "describe", "t", "--bootstrap", broker.address)
     assert f"damaged: t-0 is refused: {path}: " in shown.stderr
+    broker.stop()
+
+
+@pytest.mark.e2e
+def test_a_batch_that_was_found_damaged_is_served_no_more(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, "--segment-bytes", "5000", "--metrics", "127.0.0.1:0")
+    broker.start()
+    assert headworks("topic", "create", "t", "--partitions", "1", "--bootstrap", broker.address)
+    with Wire(broker.address) as wire:
+        for _ in range(20):
+            wire.send(ApiKey.PRODUCE, 7, produce("t", 0, bytes(batch(2, size=500)), acks=-1))
+            assert produced(wire.receive()[1], "t")[0] == 0
+    broker.stop()
+    path = min((broker.logs / "t-0").glob("*.log"))
+    data = bytearray(path.read_bytes())
+    starts = [one.position for one in batches(path)]
+    for damaged in starts[1:3]:
+        data[damaged + 70] ^= 1
+    path.write_bytes(data)
+    broker.start()
+    eventually(lambda: broker.words().count(": CRC32C is") == 2)
+    client = {"bootstrap.servers": broker.address}
+    with Wire(broker.address) as wire:
+
+        def at(offset: int) -> tuple[int, bytes]:
+            wire.send(ApiKey.FETCH, 11, fetch("t", 0, offset))
+            error, _, found = fetched(wire.receive()[1])
+            return error, found
+
+        assert at(0) == at(1) == (0, bytes(data[: starts[1]]))
+        assert [at(offset)[0] for offset in (2, 3, 4, 5)] == [int(ErrorCode.CORRUPT_MESSAGE)] * 4
+        assert at(6)[1].startswith(data[starts[3] : starts[3] + 600])
+    # librdkafka reports it, even without a check of its own, and stays in front of it.
+    consumer = confluent_kafka.Consumer(client | {"group.id": "g", "enable.auto.commit": False})
+    consumer.assign([confluent_kafka.TopicPartition("t", 0, 0)])
+    seen = [message for _ in range(6) if (message := consumer.poll(DEADLINE)) is not None]
+    consumer.close()
+    assert [message.offset() for message in seen[:2]] == [0, 1]
+    problems = [message.error() for message in seen[2:]]
+    assert {problem and problem.code() for problem in problems} == {KafkaError.INVALID_MSG}
+    # Our consumers can skip it.
+    first = DamagedBatch("t", 0, 2, "CORRUPT_MESSAGE")
+    assert offset_after(client, first) == 6
     broker.stop()
