@@ -14,6 +14,7 @@ import pytest
 from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.transaction import LoaderContext
 from hadoop_loader._fetch.position import RewindPosition
+from hadoop_loader._iceberg.java_tables import check_iceberg
 from hadoop_loader._operations.compact import Compaction
 from hadoop_loader._operations.drop import Drop
 from hadoop_loader._operations.erase import Erase, EraseCondition
@@ -25,7 +26,7 @@ from hadoop_loader._operations.status import warehouse_status
 from hadoop_loader._storage.filesystem import AnyPath
 from hadoop_loader._tables.columns import ListColumn, ScalarColumn, StructColumn, StructField
 from hadoop_loader._tables.hive_catalog import HiveCatalog
-from headworks.errors import IncompatibleError
+from headworks.errors import IncompatibleError, UsageError
 from tests.hadoop_loader.memory import World, encoded
 from tests.hadoop_loader.test_loading import DAY, V1, V2, Killed, click, killer
 
@@ -329,3 +330,9 @@ def test_a_table_that_was_read_takes_other_words_inside_a_record(
         catalog.add_days("t", ["2026-01-01"])
         assert spark.table("words_files.t").collect() == []
         assert doc in str(spark.sql("DESCRIBE words_files.t").collect())
+
+
+def test_a_session_without_icebergs_jar_is_refused_with_the_way_to_get_it(spark: Any) -> None:
+    with pytest.raises(UsageError, match="class path has no Iceberg") as error:
+        check_iceberg(spark)
+    assert "org.apache.iceberg:iceberg-spark-runtime" in str(error.value)
