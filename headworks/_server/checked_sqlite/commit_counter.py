@@ -24,13 +24,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from zlib import crc32
 
+from headworks._system_calls import PROC, sync_data
 from headworks.errors import CorruptError, UsageError
 
 _log = logging.getLogger(__name__)
 _MAGIC = b"HWCOMMIT"
 _RECORD = struct.Struct(">8sQQ16s")  # magic, commits, flushed commits, the boot that wrote it
 _CRC = struct.Struct(">I")
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_BOOT_ID = PROC / "sys" / "kernel" / "random" / "boot_id"
 _NO_BOOT = bytes(16)
 
 
@@ -118,7 +119,7 @@ class CommitCounter:
                     on_disk = max(commits, on_disk)
                 self._write(max(commits, known), on_disk)
             if flushed:
-                os.fdatasync(self._fd)
+                sync_data(self._fd)
         except OSError as error:
             # The commit is on disk. Only its loss would be silent.
             _log.warning(
