@@ -16,6 +16,7 @@ from headworks._cli.option_groups import expand_groups
 from headworks._cli.options import BootstrapOption, RegistryOption
 from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
 from headworks._cli.times import format_instant, parse_instant
+from headworks._kafka.dead_letters import DEAD_LETTER_SUFFIX
 from headworks._settings import resolve
 from headworks.errors import FindingsError, UsageError
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 dead_letter_app = typer.Typer(
     no_args_is_help=True, help="List the dead letters of topics, show one, and send them back."
 )
-_SUFFIX = ".dead-letter"
 Topic = Annotated[str, typer.Argument(help="the topic whose messages died")]
 LetterTopic = Annotated[
     str | None,
@@ -57,7 +57,7 @@ class LetterOptions:
 
     def source(self, topic: str) -> str:
         """Return the dead-letter topic."""
-        return self.dead_letter_topic or f"{topic}{_SUFFIX}"
+        return self.dead_letter_topic or f"{topic}{DEAD_LETTER_SUFFIX}"
 
     def selection(self, topic: str, at: str | None = None) -> LetterSelection:
         """Return the selection. Raises UsageError for a wrong time or place."""
@@ -135,7 +135,8 @@ def list_letters(
     address = bootstrap_servers(bootstrap)
     known = topics_metadata(address)
     if topic is None:
-        topics = sorted(name.removesuffix(_SUFFIX) for name in known if name.endswith(_SUFFIX))
+        suffix = DEAD_LETTER_SUFFIX
+        topics = sorted(name.removesuffix(suffix) for name in known if name.endswith(suffix))
     else:
         topics = [topic]
     rows = []

@@ -15,10 +15,11 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
 from consumer_sdk._audit_tier import AuditTier
-from consumer_sdk._dead_letters.letter import SUFFIX, Headers, letter_headers
+from consumer_sdk._dead_letters.letter import Headers, letter_headers
 from consumer_sdk._retry_later import put_off_headers
 from headworks._audit_counting.tally import Report
 from headworks._kafka.clients import KafkaProducer
+from headworks._kafka.dead_letters import DEAD_LETTER_SUFFIX
 from headworks._kafka.retry_topics import retry_topic
 from headworks.errors import CorruptError, HeadworksError, UnreachableError
 
@@ -78,7 +79,7 @@ class DeadLetterWriter:
         `exception` names the class of the error that ended its handling.
         """
         source = self._source(message)
-        topic = self._topic or f"{source}{SUFFIX}"
+        topic = self._topic or f"{source}{DEAD_LETTER_SUFFIX}"
         now = int(time.time() * 1000)
         headers = letter_headers(message, source, self._group, reason, exception, now)
         self._write(topic, message, headers, None)

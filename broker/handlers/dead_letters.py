@@ -17,14 +17,13 @@ from typing import Final
 
 from headworks._broker.handlers.node import Node
 from headworks._broker.topics import HostedPartition
-from headworks._broker.topics.subject_rule import DEAD_LETTER_SUFFIX
+from headworks._kafka.dead_letters import DEAD_LETTER_HEADER, DEAD_LETTER_SUFFIX
 from headworks._kafka.error_codes import ErrorCode, refused
 from headworks._kafka.records import Batch, Codec, Record, encode_batch
 from headworks._kafka.records.record import parse_records
 from headworks._kafka.records.rewrite import empty_batch, parse_raw_records, rebuild_batch
 from headworks.errors import HeadworksError
 
-_HEADER_PREFIX: Final = "headworks.dead-letter."
 _BATCH_BYTES: Final = 512 << 10  # of keys and values; a larger message is a batch of its own
 
 
@@ -60,7 +59,9 @@ class DeadLetters:
             "offset": base_offset + record.offset,
             "reason": self.reasons[record.offset],
         }
-        return tuple((_HEADER_PREFIX + name, str(fact).encode()) for name, fact in facts.items())
+        return tuple(
+            (DEAD_LETTER_HEADER + name, str(fact).encode()) for name, fact in facts.items()
+        )
 
 
 def separate(

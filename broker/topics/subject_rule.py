@@ -7,7 +7,6 @@ A topic of dead letters needs the subject of the topic that they come from: it h
 from __future__ import annotations
 
 import re
-from typing import Final
 
 from headworks._broker.topics.schema_ids import (
     ANY_ID,
@@ -15,9 +14,8 @@ from headworks._broker.topics.schema_ids import (
     SchemaIdStatus,
     SubjectSchemaId,
 )
+from headworks._kafka.dead_letters import DEAD_LETTER_SUFFIX
 from headworks.errors import UnreachableError, UsageError
-
-DEAD_LETTER_SUFFIX: Final = ".dead-letter"
 
 
 class MissingSubjectError(UsageError):

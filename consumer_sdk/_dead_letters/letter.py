@@ -15,12 +15,12 @@ from typing import Final, cast
 
 import confluent_kafka
 
+from headworks._kafka.dead_letters import DEAD_LETTER_HEADER
+
 Headers = list[tuple[str, bytes | None]]
-_PREFIX: Final = "headworks.dead-letter."
 _WAIT_PREFIX: Final = "headworks.retry."  # of a wait that is over
 _REDRIVES: Final = "headworks.redrives"  # how often a message was redriven
 _ORIGIN: Final = "headworks.origin"  # TOPIC/PARTITION/OFFSET of the first life
-SUFFIX: Final = ".dead-letter"  # of the name of a dead-letter topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +97,10 @@ def letter_headers(
         "exception": exception,
         "at": died_at,
     }
-    passing = (_PREFIX, _WAIT_PREFIX)
+    passing = (DEAD_LETTER_HEADER, _WAIT_PREFIX)
     own = [(name, value) for name, value in headers_of(message) if not name.startswith(passing)]
     return own + [
-        (_PREFIX + name, str(value).encode())
+        (DEAD_LETTER_HEADER + name, str(value).encode())
         for name, value in described.items()
         if value is not None
     ]
@@ -110,11 +110,11 @@ def letter_of(message: confluent_kafka.Message) -> DeadLetter | None:
     """Return the dead letter in a raw message; None if its headers describe none."""
     headers = headers_of(message)
     described = {
-        name.removeprefix(_PREFIX): (value or b"").decode(errors="replace")
+        name.removeprefix(DEAD_LETTER_HEADER): (value or b"").decode(errors="replace")
         for name, value in headers
-        if name.startswith(_PREFIX)
+        if name.startswith(DEAD_LETTER_HEADER)
     }
-    own = tuple((name, value) for name, value in headers if not name.startswith(_PREFIX))
+    own = tuple((name, value) for name, value in headers if not name.startswith(DEAD_LETTER_HEADER))
     redrives = (dict(own).get(_REDRIVES) or b"0").decode(errors="replace")
     try:
         died_at = described.get("at")

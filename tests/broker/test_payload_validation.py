@@ -28,7 +28,9 @@ from tests.broker.clients import CONSUMERS, DEADLINE
 from tests.broker.conftest import start_broker
 from tests.broker.test_validation import create, framed, start_registry
 from tests.broker.wire import Wire, produce, reply
+from tests.pipeline.test_consumer import command
 from tests.producer_sdk.events import Site, new_site
+from tests.waiting import until
 
 pytestmark = pytest.mark.contract
 PAYLOAD = {"headworks.schema.validation": "payload"}
@@ -180,13 +182,20 @@ def test_a_schema_that_holds_itself_is_checked(
     assert "more than 250 values inside each other" in answer.error_message
 
 
-def read(address: str, topic: str, count: int) -> list[confluent_kafka.Message]:
-    """The first `count` messages of the topic's only partition with messages, from all of them."""
+def shown(address: str, topic: str) -> list[confluent_kafka.Message]:
+    """What comes of the topic within a second."""
+    return read(address, topic, 1_000, patience=1)
+
+
+def read(
+    address: str, topic: str, count: int, patience: float = DEADLINE
+) -> list[confluent_kafka.Message]:
+    """The first `count` messages of all partitions, or those that come meanwhile."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "reader"})
     partitions = consumer.list_topics(topic, DEADLINE).topics[topic].partitions
     consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for index in partitions])
     found: list[confluent_kafka.Message] = []
-    end = time.monotonic() + DEADLINE
+    end = time.monotonic() + patience
     while len(found) < count and time.monotonic() < end:
         message = consumer.poll(0.1)
         if message is not None:
@@ -295,6 +304,27 @@ def test_without_a_place_for_dead_letters_the_batch_is_rejected(
     answer = ask_batch(broker.address, topic, batch, patience=0)
     assert answer.error_code == NOT_ENOUGH_REPLICAS
     assert "this broker leads no partition of ttt" in answer.error_message
+
+
+def test_the_command_sends_dead_letters_of_the_broker_back(
+    broker: child_process.Service, registry: child_process.Service
+) -> None:
+    create(broker.address, "early", PAYLOAD | DEAD_LETTERS)
+    client = RegistryClient(registry.url)
+    client.register("early-value", SCHEMA)
+    later = SCHEMA.replace('"R"', '"Later"')
+    known = client.register("elsewhere-value", later).id
+    value = framed(known, GOOD)
+    assert ask(broker.address, "early", (b"k", value)).error_code == 0
+    client.set_compatibility("early-value", "NONE", "avro")
+    assert client.register("early-value", later).id == known
+    # The broker remembers for two seconds that the id is unknown.
+    until(lambda: ask(broker.address, "early", (b"k", value)) and shown(broker.address, "early"))
+    redriven = command("dead-letter", "redrive", "early", "--yes", broker=broker, registry=registry)
+    assert redriven.returncode == 0, redriven.stderr
+    found = until(lambda: [m for m in shown(broker.address, "early") if m.headers()])
+    assert (found[0].key(), found[0].value()) == (b"k", value)
+    assert dict(found[0].headers() or [])["headworks.origin"] == b"early/0/0"
 
 
 def test_acknowledged_dead_letters_outlive_a_kill(
