@@ -60,7 +60,8 @@ class AuditCount:
     window had ended more than an hour before), lost (the broker no longer had them), damaged
     (their record batch was, and was skipped; the window of a lost or damaged message is not
     known and given as 0). Consumer: consumed, skipped (messages of a damaged record batch
-    included).
+    included), retried (put off in a retry topic), dead (written to a dead-letter topic). Mirror:
+    mirrored. Of the topic headworks.audit: running, ended (heartbeats of a process that counts).
     """
 
     bytes: int
@@ -109,10 +110,10 @@ class SchemaUse:
 
     __headworks__: _ClassVar[_RecordType[SchemaUse]]
 
-    written: int | None
+    written: int | None = None
     """The schema id in the messages; null if they have none."""
 
-    read: int | None
+    read: int | None = None
     """The id of the reader's own schema; 0 if its registry does not have it, null if there is none:
     producers write, and consumers of dicts read in the writer's schema.
     """
@@ -246,7 +247,7 @@ AuditCount.__headworks__ = _EventType(
         "    },\n"
         "    {\n"
         '      "name": "counts",\n'
-        '      "doc": "Messages by outcome. Producer: attempted, delivered, failed, dropped:REASON, unresolved (it was killed before it knew). Hadoop: loaded, quarantined, late (of the loaded, those whose window had ended more than an hour before), lost (the broker no longer had them), damaged (their record batch was, and was skipped; the window of a lost or damaged message is not known and given as 0). Consumer: consumed, skipped (messages of a damaged record batch included).",\n'
+        '      "doc": "Messages by outcome. Producer: attempted, delivered, failed, dropped:REASON, unresolved (it was killed before it knew). Hadoop: loaded, quarantined, late (of the loaded, those whose window had ended more than an hour before), lost (the broker no longer had them), damaged (their record batch was, and was skipped; the window of a lost or damaged message is not known and given as 0). Consumer: consumed, skipped (messages of a damaged record batch included), retried (put off in a retry topic), dead (written to a dead-letter topic). Mirror: mirrored. Of the topic headworks.audit: running, ended (heartbeats of a process that counts).",\n'
         '      "type": {"type": "map", "values": "long"}\n'
         "    },\n"
         "    {\n"
@@ -305,8 +306,8 @@ AuditCount.__headworks__ = _EventType(
         '            "name": "SchemaUse",\n'
         '            "doc": "Messages of one schema.",\n'
         '            "fields": [\n'
-        '              {"name": "written", "doc": "The schema id in the messages; null if they have none.", "type": ["null", "long"]},\n'
-        '              {"name": "read", "doc": "The id of the reader\'s own schema; 0 if its registry does not have it, null if there is none: producers write, and consumers of dicts read in the writer\'s schema.", "type": ["null", "long"]},\n'
+        '              {"name": "written", "doc": "The schema id in the messages; null if they have none.", "type": ["null", "long"], "default": null},\n'
+        '              {"name": "read", "doc": "The id of the reader\'s own schema; 0 if its registry does not have it, null if there is none: producers write, and consumers of dicts read in the writer\'s schema.", "type": ["null", "long"], "default": null},\n'
         '              {"name": "messages", "doc": "How many were delivered, mirrored, consumed, skipped, or loaded.", "type": "long"}\n'
         "            ]\n"
         "          }\n"
@@ -317,7 +318,7 @@ AuditCount.__headworks__ = _EventType(
         "  ]\n"
         "}\n"
     ),
-    fingerprint="1d5a373b36a5cfb081bfa343f2201448ee971baba6d0ed627be15336d8aa7b6a",
+    fingerprint="ba381d20499d58136c5a2d9cc86399444872f2c3db36a3617fb1835cf2f236f4",
     topic="headworks.audit",
     encode=_encode_AuditCount,
     event_time=_time_AuditCount,

@@ -64,6 +64,7 @@ def may(one: Grantee, api: int, name: str) -> bool:
     if api in (
         DESCRIBE_LOG_DIRS,
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.WRITE_TXN_MARKERS,
     ):  # names nothing: it is about the broker as a whole
         return granted(one, rule.all_topics, "")
     if api in (INIT_PRODUCER_ID, ApiKey.END_TXN):  # names nothing: one topic to write to is enough

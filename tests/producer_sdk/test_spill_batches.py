@@ -33,7 +33,7 @@ class _Client:
 
 
 class _Counters:
-    def open_counts(self, _topic: str, _window: int) -> _Counters:
+    def open_counts(self, _topic: str, _window: int, _ids: Any) -> _Counters:
         return self
 
     def report(self, _error: Any, _message: Any) -> None:
