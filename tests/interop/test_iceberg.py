@@ -32,7 +32,6 @@ from tests.interop import iceberg
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(600)]
 
-HISTORIES = 12
 READERS = {"pyiceberg": iceberg.pyiceberg_rows, "duckdb": iceberg.duckdb_rows}
 
 
@@ -90,12 +89,13 @@ def published(session: Any, tmp_path: Path) -> Published:
     return Published(session, tmp_path)
 
 
-@pytest.mark.timeout(900)  # 36 tables are published, and 12 views made
+@pytest.mark.timeout(900)  # of 12, 36 tables are published, and 12 views made
+@pytest.mark.parametrize("histories", [3, pytest.param(12, marks=pytest.mark.minutes)])
 def test_generated_histories_read_as_their_views(
-    published: Published, session: Any, tmp_path: Path
+    published: Published, session: Any, tmp_path: Path, histories: int
 ) -> None:
     rng, world = random.Random(22), published.world
-    chains = {f"topic{i}": chain(3000 + i) for i in range(HISTORIES)}
+    chains = {f"topic{i}": chain(3000 + i) for i in range(histories)}
     for step in range(3):
         for topic, versions in chains.items():
             schema_id = world.register(topic, versions[step])
@@ -137,7 +137,14 @@ def test_snapshots_name_their_commit_and_a_filter_on_the_event_time_reads_its_da
     assert len(list(table.scan().plan_files())) == 6
 
 
-@pytest.mark.parametrize("step", ["publishing", "published", "applied"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param("publishing", marks=pytest.mark.minutes),
+        "published",
+        pytest.param("applied", marks=pytest.mark.minutes),
+    ],
+)
 def test_killed_loaders_leave_snapshots_that_can_be_read(published: Published, step: str) -> None:
     world = published.world
     world.register("clicks", V1)
