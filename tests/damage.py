@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.records import HEADER_SIZE, Batch, Record, encode_batch, read_header
 from tests.broker.wire import Wire, produce, produced
@@ -15,6 +17,7 @@ from tests.interop.in_place import log_folder
 from tests.waiting import until
 
 PATIENCE = 60.0
+_NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 # After a wrong CRC, librdkafka reads on somewhere in the batch. Text there costs it its offset.
 _KEY = b"abcdefghijklmnopqrstuvwxyz" * 4
 
@@ -33,8 +36,16 @@ def produce_batches(
     with Wire(leader(admin, topic)) as wire:
         for start in range(0, len(values), batch):
             records = [Record(0, now, _KEY, value, ()) for value in values[start : start + batch]]
-            wire.send(ApiKey.PRODUCE, 7, produce(topic, 0, encode_batch(records), acks=-1))
-            assert produced(wire.receive()[1], topic)[0] == 0
+            body = produce(topic, 0, encode_batch(records), acks=-1)
+            assert until(partial(_appended, wire, topic, body))
+
+
+def _appended(wire: Wire, topic: str, body: bytes) -> bool:
+    """Return whether a batch was appended; Apache Kafka refuses it while the topic is new."""
+    wire.send(ApiKey.PRODUCE, 7, body)
+    error, _ = produced(wire.receive()[1], topic)
+    assert error in (0, *_NOT_YET)
+    return error == 0
 
 
 def leader(admin: AdminClient, topic: str) -> str:
@@ -42,8 +53,9 @@ def leader(admin: AdminClient, topic: str) -> str:
 
     def led() -> str:
         found = admin.list_topics(topic, timeout=PATIENCE)
-        broker = found.brokers.get(found.topics[topic].partitions[0].leader)
-        return "" if broker is None else f"{broker.host}:{broker.port}"
+        partition = found.topics[topic].partitions.get(0)
+        broker = partition and found.brokers.get(partition.leader)
+        return f"{broker.host}:{broker.port}" if broker else ""
 
     return until(led)
 
