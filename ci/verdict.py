@@ -57,7 +57,7 @@ class LocatedFinding:
     mark: Region | None = None
     # The change passes, and a stricter policy would refuse it.
     is_warning: bool = False
-    # Who would break, and whether it passes because nobody would. None: nothing is known.
+    # Users that would break, and whether it passes because nobody would. None: nothing is known.
     usage: UsageEvidence | None = None
 
     @property

@@ -211,7 +211,7 @@ processes = Table(
     sqlite_with_rowid=False,
 )
 
-# What is usual for a topic (`volume_bands`), and its window that was judged last.
+# The usual volume of a topic (`volume_bands`), and its window that was judged last.
 volumes = Table(
     "audit_volumes",
     metadata,
@@ -224,9 +224,10 @@ volumes = Table(
     sqlite_with_rowid=False,
 )
 
-# Who wrote and read messages of which schema. The ids are NOT_COUNTED if the tier does not count by
-# schema. `written` is 0 without a schema id. `read` is 0 for a schema that is not registered, and
-# NO_READER without a reader's schema. The host is empty after its details have expired.
+# The writers and readers of each schema's messages. The ids are NOT_COUNTED if the tier does not
+# count by schema. `written` is 0 without a schema id. `read` is 0 for a schema that is not
+# registered, and NO_READER without a reader's schema. The host is empty after its details have
+# expired.
 NOT_COUNTED, NO_READER = -1, -2
 schema_uses = Table(
     "audit_schema_uses",

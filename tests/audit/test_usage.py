@@ -1,4 +1,4 @@
-"""Who uses which schema: counted, not counted, and never seen are three different answers."""
+"""The users of each schema: counted, not counted, and never seen are three different answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who looked at which messages is in the log, without what the messages say."""
+"""The log says who looked at which messages, without what the messages say."""
 
 from __future__ import annotations
 

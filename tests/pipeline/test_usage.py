@@ -1,4 +1,4 @@
-"""Who uses which version: producers and consumers of two versions, and a plain Kafka client."""
+"""The users of each version: producers and consumers of two versions, and a plain client."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def poison(sender: str, n: int) -> bytes:
 
 
 def poison_of_tables(root: Path, topic: str) -> Counter[Identity]:
-    """What is in quarantine of a topic."""
+    """The quarantined messages of a topic."""
     found: Counter[Identity] = Counter()
     for path in (root / "headworks_quarantine").rglob("[!._]*.parquet"):
         columns = pq.ParquetFile(path).read(columns=["topic", "value"]).to_pydict()
