@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
 from typing import Generic, Self, TypeVar
 
@@ -18,7 +19,7 @@ POLL_SECONDS = 0.5
 CLOSE_SECONDS = 10.0
 
 
-class MessageLoop(Generic[T]):
+class MessageLoop(ABC, Generic[T]):
     """Iteration, context management, and the end of both, for sync and async programs."""
 
     _closed = _stopping = False
@@ -72,26 +73,27 @@ class MessageLoop(Generic[T]):
             self._drop_last()
         await self.aclose()
 
+    @abstractmethod
     def poll(self, timeout: float) -> Message[T] | None:
         """Return the next message, or None if none arrives within `timeout` seconds."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def apoll(self, timeout: float) -> Message[T] | None:
         """Return what `poll` returns."""
-        raise NotImplementedError
 
+    @abstractmethod
     def commit(self) -> None:
         """Commit all messages up to the last one that was returned."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """End the iteration; safe to call twice."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _drop_last(self) -> None:
         """Leave the message whose processing raised unprocessed."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def _ended(self) -> bool:
-        raise NotImplementedError
+        """Whether the iteration has ended."""
