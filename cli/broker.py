@@ -85,7 +85,7 @@ def recreate(
     ] = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Begin a partition anew whose folder is lost, with no messages and at a higher offset.
+    """Recreate a partition whose folder is lost, with no messages and at a higher offset.
 
     The broker must be stopped. Consumers and loads then notice that their offset is gone.
     """
@@ -98,7 +98,7 @@ def recreate(
         first = recreate_partition(data, partition, first_offset)
     finally:
         lock.release()
-    print_status(f"{partition} begins anew at offset {first}")
+    print_status(f"{partition} begins again at offset {first}")
 
 
 @broker_app.command()

@@ -56,7 +56,7 @@ def dump(
             f"{len(damaged)} damage(s), the first in {first.segment} at byte {first.position}:"
             f" {first.reason}",
             fix="run `headworks log salvage` for the folder: it shows which offsets are lost, and"
-            " can write the log anew. The broker itself cuts a torn end of the newest segment",
+            " can rewrite the log. The broker itself cuts a torn end of the newest segment",
         )
 
 
@@ -69,7 +69,7 @@ def salvage(
     repair: Annotated[
         bool,
         typer.Option(
-            "--repair", help="write the folder anew from its intact batches, and keep the old one"
+            "--repair", help="rewrite the folder from its intact batches, and keep the old one"
         ),
     ] = False,
     format: FormatOption = Format.TEXT,
@@ -79,7 +79,7 @@ def salvage(
     With --repair the broker must be stopped. Intact messages keep their offsets, and lost offsets
     are never used again.
     """
-    from headworks._broker.log.repair import repair as write_anew
+    from headworks._broker.log.repair import repair as rewrite
     from headworks._broker.log.salvage import salvage_file, salvage_folder
     from headworks._broker.log.segment import salvage_fix
     from headworks._broker.server.folder_lock import FolderLock
@@ -95,7 +95,7 @@ def salvage(
         logs = path.resolve().parent
         lock = FolderLock(logs.parent) if logs.name == "logs" else None
         try:
-            found, old = write_anew(path.resolve())
+            found, old = rewrite(path.resolve())
         finally:
             if lock is not None:
                 lock.release()

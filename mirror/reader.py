@@ -159,7 +159,7 @@ class SourceReader:
             if not self._options.skip_lost:
                 raise FindingsError(
                     f"{what}: what lay between was removed before it was mirrored, or the topic"
-                    " was made anew",
+                    " was recreated",
                     fix="go on at what is there with --skip-lost",
                 )
             _log.warning("%s; going on at %d", what, low, extra={"topic": topic})

@@ -27,7 +27,7 @@ _TURNS = 3
 
 
 def compare(bench: Bench, events: Events, folder: Path) -> None:
-    """Write the rows of the largest file below `folder`, whose events were `events`, anew."""
+    """Rewrite the rows of the largest file below `folder`, whose events were `events`."""
     largest = max(folder.rglob("*.parquet"), key=lambda path: path.stat().st_size)
     rows = pq.read_table(largest)
     schema = parse_schema(json.loads(events.named("any")))

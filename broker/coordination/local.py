@@ -355,7 +355,7 @@ class LocalCoordination:
         """Compare the commits with their counter, unless the operator gives up what is lost."""
         try:
             if adopting:
-                self._counter.begin_anew(self._commits)
+                self._counter.begin_again(self._commits)
             else:
                 self._counter.begin(self._path, lambda: self._commits, _DAMAGED)
         except CorruptError:

@@ -192,7 +192,7 @@ class ConsumerGroup:
     # -- members -----------------------------------------------------------------------------
 
     def enter(self, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
-        """Return a new member, or one that starts anew.
+        """Return a new member, or one that starts over.
 
         A static member takes the place of the one that had its instance id, with its partitions.
         """

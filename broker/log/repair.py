@@ -1,4 +1,4 @@
-"""Write a damaged log anew from its intact batches.
+"""Rewrite a damaged log from its intact batches.
 
 The new folder takes the place of the damaged one, which is renamed and stays whole. Every intact
 batch keeps its offset. Lost offsets are gaps, which the list of compacted segments permits.

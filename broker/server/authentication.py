@@ -11,11 +11,11 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from headworks._broker.handlers import Request
+from headworks._broker.server.sasl import MECHANISMS, LoginError, ScramExchange, read_plain
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.protocol.messages import Fields
 from headworks._server.security import Principal, Users
-from headworks._server.security.sasl import MECHANISMS, LoginError, ScramExchange, read_plain
 from headworks.errors import UsageError
 
 _FAILED_TEXT = "name and password do not fit"

@@ -74,7 +74,7 @@ async def _adopt(data: Path, found: dict[str, dict[int, Path]]) -> list[AdoptedT
 
 
 def salvage_store(data: Path) -> tuple[SalvagedRows, list[AdoptedTopic]]:
-    """Make the store anew from its intact rows, and adopt the topics that are lost in it."""
+    """Rebuild the store from its intact rows, and adopt the topics that are lost in it."""
     refuse_cluster_folder(data)
 
     def make(path: Path) -> None:

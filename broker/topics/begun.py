@@ -39,7 +39,7 @@ class BegunPartitions:
             raise CorruptError(
                 f"{path} is damaged at byte 0: it lists the partitions that must be here",
                 fix="see that every partition has its folder in `logs` beside it, and delete it:"
-                " the broker makes it anew from these folders",
+                " the broker creates it again from these folders",
             )
         self._names = set(body.decode().split())
 

@@ -25,7 +25,7 @@ from hadoop_loader._fetch.ranges import FetchRange
 from hadoop_loader._storage.filesystem import AnyPath, sorted_glob
 from hadoop_loader._storage.staging import StagedFile
 
-# A table's statistics are set anew when it has grown by so much: each time costs the metastore.
+# A table's statistics are set again when it has grown by so much: each time costs the metastore.
 _STATISTICS_GROWTH = 1.25
 
 

@@ -203,7 +203,7 @@ def next_state(plan: TopicPlan, before: TableState | None, load: int, size: floa
     known = before or TableState(table_name(plan.topic), plan.subject, [])
     projections = list(known.projections)
     latest = projections[-1] if projections else [0, 0, 0, ""]
-    # A table of an earlier release is defined anew, to have its files in the present form.
+    # A table of an earlier release is defined again, to have its files in the present form.
     if (latest[1], latest[3]) != (plan.latest.version, key) or not known.field_ids:
         projections.append([load, plan.latest.version, plan.latest.schema_id, key])
     return replace(

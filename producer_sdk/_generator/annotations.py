@@ -60,7 +60,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """A default as Python: an expression, and whether it must be made anew each time."""
+    """A default as Python: an expression, and whether each object needs its own."""
 
     expression: str
     fresh: bool

@@ -86,7 +86,7 @@ def test_a_drop_is_found_ten_minutes_after_its_window_and_ends(store: AuditStore
     assert unusual_volumes(store, NOW + 3_600_000) == {}  # nobody has judged it for an hour
 
 
-def test_a_pause_of_days_begins_anew_and_a_short_one_is_caught_up(store: AuditStore) -> None:
+def test_a_pause_of_days_starts_over_and_a_short_one_is_caught_up(store: AuditStore) -> None:
     steady(store, "t", by_day, end=NOW + 9 * DAY)
     assert judge_all(store, NOW) == 3 * 144
     assert judge_all(store, NOW + 20 * WINDOW) == 20

@@ -189,7 +189,7 @@ def test_a_new_coordinator_lets_the_members_of_the_earlier_one_stop_first() -> N
     assert shares(one, two) == [2, 2]
 
 
-def test_a_large_group_is_not_assigned_anew_for_every_member_that_joins() -> None:
+def test_a_large_group_is_not_reassigned_for_every_member_that_joins() -> None:
     rig = Rig(t=2000)
     clients = [Native(rig, f"m{number}", frozenset({"t"})) for number in range(20)]
     targets = set()

@@ -475,7 +475,7 @@ def test_a_partition_without_its_folder_is_refused_until_it_is_put_back_or_recre
     broker.stop()
     shutil.rmtree(folder)
     done = headworks("broker", "recreate", "t-0", "--data-dir", str(broker.logs.parent.parent))
-    assert "t-0 begins anew at offset 1000000000" in done.stderr
+    assert "t-0 begins again at offset 1000000000" in done.stderr
     again = headworks("broker", "recreate", "t-0", "--data-dir", str(broker.logs.parent.parent))
     assert "holds a log" in again.stderr
     broker.start()

@@ -22,11 +22,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scramp import ScramClient
 
+from headworks._broker.server.sasl import LoginError, ScramExchange, read_plain
 from headworks._kafka.protocol import ErrorCode
 from headworks._kafka.protocol.apis import SASL_APIS, ApiKey
 from headworks._server import child_process
 from headworks._server.security import Secret
-from headworks._server.security.sasl import LoginError, ScramExchange, read_plain
 from headworks._server.security.users import derive
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE, eventually

@@ -122,7 +122,7 @@ def test_old_files_that_iceberg_cannot_show_are_rewritten_first(
     assert [row["how"] for row in tables.tables["clicks"][-1].rows()] == ["mouse", "touch"]
 
 
-def test_a_table_that_another_tool_wrote_is_published_anew(
+def test_a_table_that_another_tool_wrote_is_published_again(
     world: World, tables: MemoryTables
 ) -> None:
     click(world, 0)

@@ -197,7 +197,7 @@ class _StoreCase:
         return done.exit_code == 0
 
     def _restore(self, words: str) -> None:
-        """Follow the way out that needs no row: begin anew from the source, or a copy."""
+        """Follow the way out that needs no row: start over from the source, or a copy."""
         if "restore it" not in words and "move" not in words:
             self.wrong.append(f"no way out: {words}")
         shutil.rmtree(self._folder)

@@ -13,7 +13,7 @@ Rules:
 - Now and then a run is left alone: then nothing is stray, the sums of the audit are what was
   produced, and a reader finds everything once.
 - First the metastore is embedded, and dies with the loader. Then another takes its place, which is
-  a process of its own, is defined anew from the commits, and is read from all the while.
+  a process of its own, is defined again from the commits, and is read from all the while.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Rules that are judged, per partition:
 - every message of the source is on the target, byte for byte, in the partition it had;
 - in the order of their first appearance the messages stand as on the source;
 - after a kill of the mirror nothing comes again from before the offset that was committed then;
-- messages come twice only if the mirror was killed, or its source's group had to begin anew.
+- messages come twice only if the mirror was killed, or its source's group had to start over.
 
 Every choice comes from the seed; the mirror's log may hold no traceback.
 """

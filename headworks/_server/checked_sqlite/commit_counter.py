@@ -58,12 +58,12 @@ def refuse_missing(path: Path, fix: str) -> None:
         raise CorruptError(
             f"the store {path} is missing, and held {required} transactions"
             f" ({counter_path(path).name})",
-            fix=f"{fix}. {_begin_anew(path)}",
+            fix=f"{fix}. {_begin_again(path)}",
         )
 
 
-def _begin_anew(path: Path) -> str:
-    return f"If you have restored a copy, or begin anew, remove {counter_path(path)}"
+def _begin_again(path: Path) -> str:
+    return f"If you have restored a copy, or start over, remove {counter_path(path)}"
 
 
 class CommitCounter:
@@ -95,7 +95,7 @@ class CommitCounter:
                     f"the store {store} lacks {required - commits} of the {required} transactions"
                     f" that were acknowledged ({self._path.name}): {store.name}-wal was deleted or"
                     " damaged, or an old copy is in the store's place",
-                    fix=f"{fix}. {_begin_anew(store)}",
+                    fix=f"{fix}. {_begin_again(store)}",
                 )
             if content and not _fits(content):
                 _log.warning(
@@ -105,7 +105,7 @@ class CommitCounter:
                 )
             self._write(commits, min(commits, flushed))
 
-    def begin_anew(self, commits: int) -> None:
+    def begin_again(self, commits: int) -> None:
         """Start to count from these commits, whatever was acknowledged before."""
         with self._locked():
             self._write(commits, 0)

@@ -6,7 +6,7 @@ Rules:
   that writes must have the function: `prepare`. A program without it cannot write.
 - `protect` gives the column to tables that have none, and to tables that got other columns since.
   The caller's transaction also holds the change of the tables. Foreign keys must be off, because a
-  table is written anew.
+  table is rewritten.
 - `PRAGMA user_version` is the checksum of all definitions of tables and indexes.
 - The checksum is a CRC-32 of the table's name and the values as Python literals in ASCII, which
   are the same in all releases of Python.
@@ -51,7 +51,7 @@ def protect(db: sqlite3.Connection) -> None:
     ).fetchall():
         definition = _definition(name, columns(db, name))
         if definition not in sql:
-            _write_anew(db, name, _DEFINITION.sub("", sql), definition)
+            _rewrite_table(db, name, _DEFINITION.sub("", sql), definition)
     wanted = definitions_checksum(db)
     if stored_definitions_checksum(db) != wanted:
         db.execute(f"PRAGMA user_version = {wanted}")
@@ -96,7 +96,7 @@ def _definition(table: str, names: list[str]) -> str:
     return f"{COLUMN} INTEGER GENERATED ALWAYS AS ({wanted}) STORED, "
 
 
-def _write_anew(db: sqlite3.Connection, name: str, sql: str, definition: str) -> None:
+def _rewrite_table(db: sqlite3.Connection, name: str, sql: str, definition: str) -> None:
     """Copy a table into one with the column, which SQLite cannot add to a table that exists."""
     head = _CREATE_TABLE.match(sql)
     if head is None:

@@ -90,7 +90,7 @@ def writing(engine: Engine) -> Engine:
 
 
 def migrating(engine: Engine) -> Engine:
-    """Return the engine for the migrations: SQLite's tables may be written anew."""
+    """Return the engine for the migrations: SQLite's tables may be rewritten."""
     return writing(engine).execution_options(**{_MIGRATES: True})
 
 

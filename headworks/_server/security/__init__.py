@@ -2,7 +2,6 @@
 
 - `users`: names and salted passwords, for SCRAM, PLAIN, and HTTP basic.
 - `grants`: readers, writers, and admins of topics, subjects, and groups.
-- `sasl`: the server's side of PLAIN and SCRAM.
 - `http`: HTTP basic and bearer tokens, and the permissions of a principal.
 - `exposure`: listen addresses, and the refusal of exposed ones.
 - `reloaded_file`: a file that is read again when it changes.

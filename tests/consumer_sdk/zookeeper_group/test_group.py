@@ -294,7 +294,7 @@ def test_streams_may_ask_for_the_start_at_the_same_time(cluster: Cluster) -> Non
 
 
 def test_a_session_that_ends_is_left_behind(cluster: Cluster) -> None:
-    """The member joins anew under a new name, and writes nothing under the old one."""
+    """The member joins again under a new name, and writes nothing under the old one."""
     topic, group = cluster.topic(), "expiry"
     cluster.fill(topic, range(20))
     with cluster.consumer(group, topics=[topic], commit_every=None) as consumer:

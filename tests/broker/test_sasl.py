@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headworks._server.security.sasl import LoginError, ScramExchange
+from headworks._broker.server.sasl import LoginError, ScramExchange
 
 pytestmark = pytest.mark.unit
 
