@@ -26,6 +26,7 @@ from headworks._cli.output import (
     print_status,
     print_table,
 )
+from headworks._cli.schema_import import import_registry
 from headworks._cli.schema_rollout import rollout
 from headworks._cli.schema_usage import usage as show_usage
 from headworks._cli.schema_usage import usage_for_gate
@@ -46,6 +47,7 @@ schema_app = typer.Typer(
 )
 schema_app.command("usage")(show_usage)
 schema_app.command("rollout")(rollout)
+schema_app.command("import")(import_registry)
 
 
 class ReportFormat(StrEnum):

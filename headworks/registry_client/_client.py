@@ -84,10 +84,10 @@ class RegistryClient:
         text = self._texts.get((context, schema_id))
         if text is None:
             path = f"/schemas/ids/{schema_id}"
-            found = self._ask("GET", f"{path}?subject={_quoted(subject)}" if context else path)
+            found = self.ask("GET", f"{path}?subject={_quoted(subject)}" if context else path)
             if found.get("references"):
                 of = f"&subject={_quoted(subject)}" if context else ""
-                found = self._ask("GET", f"{path}?format=resolved{of}")
+                found = self.ask("GET", f"{path}?format=resolved{of}")
             text = self._texts.setdefault((context, schema_id), str(found["schema"]))
         return text
 
@@ -99,7 +99,7 @@ class RegistryClient:
         Raises IncompatibleSchemaError, with its findings, if it would break a reader.
         """
         body = _schema_body(text, references)
-        found = self._ask("POST", f"/subjects/{_quoted(subject)}/versions", body)
+        found = self.ask("POST", f"/subjects/{_quoted(subject)}/versions", body)
         if "version" in found:
             return Registered(int(found["id"]), int(found["version"]))
         # Registries before Confluent 8 return the id alone.
@@ -132,7 +132,7 @@ class RegistryClient:
         With `deleted`, also a soft-deleted one.
         """
         path = f"/subjects/{_quoted(subject)}/versions/{number}"
-        return _subject_version(self._ask("GET", f"{path}?deleted=true" if deleted else path))
+        return _subject_version(self.ask("GET", f"{path}?deleted=true" if deleted else path))
 
     def versions(self, subject: str) -> list[int]:
         """Return the live version numbers, ascending; empty if there is no such subject."""
@@ -155,12 +155,12 @@ class RegistryClient:
         Raises RefusedError if the id or the number has other content here.
         """
         subject = _quoted(version.subject)
-        mode = self._ask("GET", f"/mode/{subject}?defaultToGlobal=true")["mode"]
+        mode = self.ask("GET", f"/mode/{subject}?defaultToGlobal=true")["mode"]
         if mode != _IMPORT:
-            self._ask("PUT", f"/mode/{subject}?force=true", {"mode": _IMPORT})
+            self.ask("PUT", f"/mode/{subject}?force=true", {"mode": _IMPORT})
         body = _schema_body(version.text, version.references)
         numbers = {"id": version.id, "version": version.version}
-        self._ask("POST", f"/subjects/{subject}/versions", {**body, **numbers})
+        self.ask("POST", f"/subjects/{subject}/versions", {**body, **numbers})
 
     def history(self, subject: str) -> list[SubjectVersion]:
         """Return every live version of `subject`, oldest first."""
@@ -180,20 +180,24 @@ class RegistryClient:
         The prefix `:*:` stands for all contexts; otherwise only the default one is listed. With
         `deleted`, soft-deleted versions are included. With `aliases`, subjects that have an alias
         under the prefix are included. `limit` ends the listing early, with at least that many.
+        """
+        query = f"subjectPrefix={_quoted(prefix)}&latestOnly={str(latest_only).lower()}"
+        query += "&deleted=true" if deleted else ""
+        query += "&aliases=true" if aliases else ""
+        return [_subject_version(one) for one in self.list_objects(query, limit=limit)]
+
+    def list_objects(self, query: str, *, limit: int | None = None) -> list[JsonBody]:
+        """Return what `GET /schemas` lists for a query, as JSON objects.
 
         Each page starts with the last version of the previous page. If it does not, a version was
         registered or deleted in between, and the previous page is read again. A page may be
         shorter than requested, so only an empty page is the last one.
         """
-        found: list[SubjectVersion] = []
-        query = f"subjectPrefix={_quoted(prefix)}&latestOnly={str(latest_only).lower()}"
-        query += "&deleted=true" if deleted else ""
-        query += "&aliases=true" if aliases else ""
+        found: list[JsonBody] = []
         for _ in range(_MAX_REREAD_PAGES):
             while True:
                 first = max(0, len(found) - 1)
-                at = f"/schemas?{query}&offset={first}&limit={_PAGE_VERSIONS}"
-                page = [_subject_version(one) for one in self._ask("GET", at)]
+                page = self.ask("GET", f"/schemas?{query}&offset={first}&limit={_PAGE_VERSIONS}")
                 if page in (found, found[-1:]):  # the whole list again: this registry has no pages
                     return found
                 if found and (not page or page[0] != found[-1]):
@@ -209,7 +213,7 @@ class RegistryClient:
 
     def subjects(self) -> list[str]:
         """Return the names of all live subjects."""
-        return [str(name) for name in self._ask("GET", "/subjects")]
+        return [str(name) for name in self.ask("GET", "/subjects")]
 
     def compatibility(self, subject: str | None = None) -> Compatibility:
         """Return the level and policy in force for `subject` (None: the default of all).
@@ -217,7 +221,7 @@ class RegistryClient:
         A registry that states no policy has that of `Policy.default_of`.
         """
         path = "/config" if subject is None else f"/config/{_quoted(subject)}?defaultToGlobal=true"
-        found = self._ask("GET", path)
+        found = self.ask("GET", path)
         policy = found.get("policy")
         return Compatibility(
             Level(found["compatibilityLevel"]),
@@ -227,7 +231,7 @@ class RegistryClient:
 
     def mode(self, subject: str) -> str:
         """Return the mode of `subject`: READWRITE, READONLY, READONLY_OVERRIDE, IMPORT, .."""
-        return str(self._ask("GET", f"/mode/{_quoted(subject)}?defaultToGlobal=true")["mode"])
+        return str(self.ask("GET", f"/mode/{_quoted(subject)}?defaultToGlobal=true")["mode"])
 
     def set_compatibility(
         self, subject: str | None, level: Level | str, policy: Policy | str | None = None
@@ -236,7 +240,7 @@ class RegistryClient:
         body: dict[str, object] = {"compatibility": Level(level).value}
         if policy is not None:
             body["policy"] = Policy(policy).value
-        self._ask("PUT", "/config" if subject is None else f"/config/{_quoted(subject)}", body)
+        self.ask("PUT", "/config" if subject is None else f"/config/{_quoted(subject)}", body)
 
     def check(
         self,
@@ -254,7 +258,7 @@ class RegistryClient:
         path = f"/compatibility/subjects/{_quoted(subject)}/versions"
         if version != "all":
             path += f"/{version}"
-        found = self._ask("POST", f"{path}?verbose=true", _schema_body(text, references))
+        found = self.ask("POST", f"{path}?verbose=true", _schema_body(text, references))
         if found["is_compatible"]:
             return []
         if not found.get("findings"):
@@ -266,7 +270,11 @@ class RegistryClient:
             )
         return [Finding.from_dict(finding) for finding in found["findings"]]
 
-    def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> JsonBody:
+    def ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> JsonBody:
+        """Send a request that has no method of its own; return the JSON of the response.
+
+        `path` starts with "/", and its parts are percent-encoded.
+        """
         status, answer = self._transport.request(method, path, body)
         if status >= 300:
             raise self._refusal(status, answer)
@@ -276,7 +284,7 @@ class RegistryClient:
         self, method: str, path: str, body: Mapping[str, object] | None = None
     ) -> JsonBody | None:
         try:
-            return self._ask(method, path, body)
+            return self.ask(method, path, body)
         except RefusedError as error:
             if error.code in (_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA):
                 return None

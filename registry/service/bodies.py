@@ -95,13 +95,17 @@ def read_proposal(body: JsonObject, *, validate_rules: bool = True) -> ProposedS
         raise refusals.invalid_schema("Invalid schema: `schema` must be a string holding the JSON")
     add = read_tags(body.get("schemaTagsToAdd"), "schemaTagsToAdd")
     remove = read_tags(body.get("schemaTagsToRemove"), "schemaTagsToRemove")
-    version = _version(body, "version")
+    version, chosen = _version(body, "version"), _positive(body, "id")
+    # An import brings rule sets that another registry has accepted.
+    rules = metadata_and_rules.read_rules(
+        body.get("ruleSet"), validate=validate_rules and chosen is None
+    )
     return ProposedSchema(
         text,
         tuple(_reference(one) for one in _list(body, "references")),
         metadata_and_rules.read_metadata(body.get("metadata")),
-        metadata_and_rules.read_rules(body.get("ruleSet"), validate=validate_rules),
-        _positive(body, "id"),
+        rules,
+        chosen,
         NUMBERED if version is None and (add or remove) else version,
         add,
         remove,

@@ -190,7 +190,7 @@ def test_what_is_another_name_of_a_subject_has_that_ones_schemas(client: Counted
     name, new = f"name{next(_numbers)}", f"new{next(_numbers)}"
     client.register(subject_of(name), text("Former", "x"))  # what it had of its own
     for alias in (name, new):
-        client._ask("PUT", f"/config/{subject_of(alias)}", {"alias": subject_of(real)})
+        client.ask("PUT", f"/config/{subject_of(alias)}", {"alias": subject_of(real)})
     topics = {*others, name, new}
     assert RegistrySubjects(client).versions(topics) == {
         **others,

@@ -1,0 +1,259 @@
+"""Copy a whole registry into another one, and prove afterwards that both are equal.
+
+Each run compares both registries and writes the difference. So an import that was killed at any
+request is resumed by running it again. It writes versions with their ids, those that others refer
+to first. Then follow soft deletions in the opposite order, settings, and modes. At the end it reads
+both registries again.
+
+Rules: nothing is written if a version or an id has other content in the target, or if a schema is
+not Avro. The target is in mode IMPORT until all is written, so that nobody else can take an id. The
+source is only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from urllib.parse import quote
+
+from headworks._ci.registry_contents import (
+    ContentDifference,
+    Key,
+    Kind,
+    RegistryContents,
+    RegistryVersion,
+    differences,
+    read_contents,
+    settings_to_change,
+)
+from headworks._subject import Subject
+from headworks.errors import FindingsError, RefusedError
+from headworks.registry_client import RegistryClient
+
+_IMPORT, _READWRITE = "IMPORT", "READWRITE"
+_MAX_NAMED = 10
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    """The parts that the target lacks, in the order in which they are written."""
+
+    versions: tuple[RegistryVersion, ...] = ()
+    deletions: tuple[Key, ...] = ()
+    configs: tuple[str, ...] = ()  # scopes
+    modes: tuple[str, ...] = ()  # scopes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the target is equal already."""
+        return not (self.versions or self.deletions or self.configs or self.modes)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """The findings and the work of an import."""
+
+    source: RegistryContents
+    plan: ImportPlan
+    refused: tuple[str, ...]  # the target's reasons
+    differences: tuple[ContentDifference, ...]  # that remain
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether both registries were equal when they were read at the end."""
+        return not self.differences
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the result as JSON."""
+        return {
+            "equal": self.is_equal,
+            "subjects": len(self.source.subjects),
+            "versions": len(self.source.versions),
+            "imported": len(self.plan.versions),
+            "deleted": len(self.plan.deletions),
+            "settings": len(self.plan.configs),
+            "modes": len(self.plan.modes),
+            "refused": list(self.refused),
+            "differences": [str(one) for one in self.differences],
+        }
+
+
+def import_registry(
+    source: RegistryClient,
+    target: RegistryClient,
+    *,
+    standby: bool = False,
+    dry_run: bool = False,
+    progress: Progress = lambda _: None,
+) -> ImportResult:
+    """Make the target hold what the source holds; return the proof, or the differences.
+
+    `standby` leaves the target in mode IMPORT for a further import. Raises FindingsError, before
+    anything is written, if the target has other content or the source has other schemas than Avro.
+    """
+    theirs, ours = read_contents(source), read_contents(target)
+    plan = plan_import(theirs, ours)
+    if dry_run:
+        return ImportResult(theirs, plan, (), tuple(differences(theirs, ours)))
+    refused = _write(plan, theirs, ours, target, progress, standby=standby)
+    progress("comparing both registries")
+    left = tuple(differences(read_contents(source), read_contents(target)))
+    return ImportResult(theirs, plan, tuple(refused), left)
+
+
+def plan_import(source: RegistryContents, target: RegistryContents) -> ImportPlan:
+    """Return what the target lacks. Raises FindingsError if it cannot become equal."""
+    _refuse_other_kinds(source)
+    found = list(differences(source, target))
+    conflicts = [str(one) for one in found if one.kind in (Kind.CONTENT, Kind.EXTRA)]
+    conflicts += _taken_ids(source, target)
+    if conflicts:
+        raise FindingsError(
+            f"the target is no copy of the source: {_listed(conflicts)}",
+            fix="import into an empty registry, or delete these versions there permanently",
+        )
+    absent = {
+        (one.subject, one.number) for one in found if one.kind in (Kind.MISSING, Kind.NOT_LIVE)
+    }
+    gone = {(one.subject, one.number) for one in found if one.kind is Kind.NOT_DELETED}
+    gone |= {key for key in absent if source.versions[key].deleted}
+    order = _referenced_first(source)
+    return ImportPlan(
+        tuple(one for one in order if one.key in absent),
+        tuple(one.key for one in reversed(order) if one.key in gone),
+        tuple(one.subject for one in found if one.kind is Kind.CONFIG),
+        tuple(one.subject for one in found if one.kind is Kind.MODE),
+    )
+
+
+def _refuse_other_kinds(source: RegistryContents) -> None:
+    others = sorted(
+        {f"{one} ({one.kind})" for one in source.versions.values() if one.kind != "AVRO"}
+    )
+    if others:
+        raise FindingsError(
+            f"this registry keeps Avro schemas only, and the source has {_listed(others)}",
+            fix="move these subjects to a registry that keeps them, then import again",
+        )
+
+
+def _taken_ids(source: RegistryContents, target: RegistryContents) -> list[str]:
+    """Return the ids under which the target's own subjects have other content."""
+    wanted = {(one.subject.context, one.id): one for one in source.versions.values()}
+    texts: dict[tuple[str, int], str] = {}
+    taken = []
+    for one in target.versions.values():
+        at = (one.subject.context, one.id)
+        theirs = wanted.get(at)
+        if theirs is None or one.key in source.versions:
+            continue
+        expected = texts.setdefault(at, source.canonical(theirs))
+        if target.canonical(one) != expected:
+            taken.append(f"id {one.id} of {theirs} belongs to {one} there")
+    return taken
+
+
+def _referenced_first(source: RegistryContents) -> list[RegistryVersion]:
+    """Return all versions by id, but each after those that it refers to."""
+    order: dict[Key, RegistryVersion] = {}
+    by_id = sorted(source.versions.values(), key=lambda one: (one.subject.context, one.id, one.key))
+    stack = [(one, False) for one in reversed(by_id)]
+    while stack:
+        version, ready = stack.pop()
+        if version.key in order:
+            continue
+        if ready:
+            order[version.key] = version
+            continue
+        stack.append((version, True))
+        targets = (source.versions.get(key) for key in version.referenced)
+        stack += [(one, False) for one in targets if one is not None and one.key not in order]
+    return list(order.values())
+
+
+def _write(
+    plan: ImportPlan,
+    source: RegistryContents,
+    held: RegistryContents,
+    target: RegistryClient,
+    progress: Progress,
+    *,
+    standby: bool,
+) -> list[str]:
+    """Write what a plan has; return the reasons of refused versions."""
+    importing = target.ask("GET", "/mode")["mode"] == _IMPORT
+    if not importing and (standby or not plan.is_empty):
+        target.ask("PUT", "/mode?force=true", {"mode": _IMPORT})
+    opened = _open(plan, held, target)
+    refused = []
+    for number, one in enumerate(plan.versions, 1):
+        progress(f"importing version {number:,} of {len(plan.versions):,}")
+        try:
+            target.ask("POST", f"/subjects/{_quoted(str(one.subject))}/versions", _body(one))
+        except RefusedError as error:
+            if error.status in (401, 403):
+                raise
+            refused.append(f"{one}: {error.message}")
+    if refused:
+        return refused  # the target stays in mode IMPORT: it is no copy yet
+    for subject, version in plan.deletions:
+        _delete(target, f"/subjects/{_quoted(subject)}/versions/{version}")
+    for scope in plan.configs:
+        path = f"/config/{_quoted(scope)}" if scope else "/config"
+        if scope and scope not in source.configs:
+            _delete(target, path)
+        else:
+            wanted, before = source.configs.get(scope, {}), held.configs.get(scope, {})
+            target.ask("PUT", path, settings_to_change(wanted, before))
+    for scope in sorted({*plan.modes, *opened}):
+        path = f"/mode/{_quoted(scope)}"
+        if scope in source.modes:
+            target.ask("PUT", f"{path}?force=true", {"mode": source.modes[scope]})
+        else:
+            _delete(target, path)
+    if not standby and (importing or not plan.is_empty):
+        target.ask("PUT", "/mode", {"mode": _READWRITE})
+    return refused
+
+
+def _open(plan: ImportPlan, held: RegistryContents, target: RegistryClient) -> list[str]:
+    """Set the mode IMPORT where a mode of its own, or of its context, forbids a change."""
+    names = {str(one.subject) for one in plan.versions} | {name for name, _ in plan.deletions}
+    opened = []
+    for name in sorted(names | {scope for scope in plan.configs if scope}):
+        context = str(Subject.parse(name).whole_context)
+        if (held.modes.get(name) or held.modes.get(context) or _IMPORT) != _IMPORT:
+            target.ask("PUT", f"/mode/{_quoted(name)}?force=true", {"mode": _IMPORT})
+            opened.append(name)
+    return opened
+
+
+def _delete(target: RegistryClient, path: str) -> None:
+    """Delete, unless a request whose response was lost has done so."""
+    try:
+        target.ask("DELETE", path)
+    except RefusedError as error:
+        if error.status != 404:
+            raise
+
+
+def _body(version: RegistryVersion) -> dict[str, object]:
+    body: dict[str, object] = {
+        "schema": version.text,
+        "id": version.id,
+        "version": version.number,
+        "references": [asdict(one) for one in version.references],
+        "metadata": version.metadata,
+        "ruleSet": version.rule_set,
+    }
+    return {name: value for name, value in body.items() if value}
+
+
+def _quoted(subject: str) -> str:
+    return quote(subject, safe="")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f", and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
+    return f"{'; '.join(names[:_MAX_NAMED])}{more}"
