@@ -6,6 +6,6 @@ Layers, each of which uses only those before it:
 - `groups`: consumer groups as a state machine; the clock is passed in.
 - `coordination`: topics, configs, committed offsets, and other brokers: a local file or ZooKeeper.
 - `topics`: the topics and partitions that this broker hosts; flushes and compaction.
-- `handlers`: one module per API, from a request to its response.
+- `handlers`: one module per group of APIs, from a request to its response.
 - `server`: sockets, logins, start, and stop.
 """

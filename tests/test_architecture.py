@@ -42,7 +42,7 @@ ROOMS = {
         {"groups", "registry_client"},
         {"_decoding", "_kafka", "codec", "compatibility"},
         {"_choice", "_server", "_settings", "_wire", "_zookeeper", "schema"},
-        {"_atomic_file", "_bundled_schemas", "_native", "_subject", "errors"},
+        {"_atomic_file", "_bundled_schemas", "_hive_types", "_native", "_subject", "errors"},
         {"_system_calls"},
     ],
     "hadoop_loader": [

@@ -5,6 +5,7 @@ Rules:
 - A batch is stored as the producer sent it, except for its base offset and leader epoch.
 - Only the newest segment of a log, the active one, is written. A log flushes it before `seal`
   makes its index file, so every segment with a successor is whole and on disk.
+- `sync` makes what was appended durable. A producer that asked for `acks=all` is answered after it.
 - An append either succeeds as a whole or leaves the file as it was.
 - A reader refers to the `SegmentFile`, which stays open until its last reader is done, even if
   retention removes the file.

@@ -3,5 +3,6 @@
 - `visibility`: the names that one principal may see; `guard`: authentication and the headers of
   every response.
 - `page`: a view as HTML or as JSON, by the end of the path.
-- `routes`: one function per screen; `application`: the whole application; `server`: the process.
+- `routes`: the path of every screen; it and the `*_routes` have a function per screen.
+- `application`: the whole application; `server`: the process.
 """

@@ -1,4 +1,7 @@
-"""One function per screen: from a request to its page. No route changes anything."""
+"""The path of every screen (`SCREENS`), and functions from a request to a page.
+
+The functions of audit, charts, groups, and others are in the `*_routes` modules beside this one.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Avro bytes to Arrow columns of the latest schema; messages that do not decode go to quarantine.
 
-- `decoder`: the entry. `generated_decoder` runs generated Python. `compiled_decoder` runs the
-  `bytecode` of a schema pair, whose instructions are `opcodes`, in `decode_vm`.
+- `decoder`: the entry. `generated_decoder` runs generated Python. `column_program` compiles two
+  schemas for the decoder in C. `conversions`: the values of columns, for both.
 - `column_builders`, `column_buffers`: where decoded values collect, for each of the two.
 - `topic_batch`: decoded messages by partition. `quarantine`: messages with the reason.
 """

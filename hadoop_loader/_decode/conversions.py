@@ -6,8 +6,8 @@ A decimal that is too wide for Hive is text.
 
 from __future__ import annotations
 
-from hadoop_loader._tables.columns import MAX_DECIMAL_PRECISION
 from headworks._decoding.resolution import LeafAction
+from headworks._hive_types import MAX_DECIMAL_PRECISION
 from headworks.schema import Fixed
 
 

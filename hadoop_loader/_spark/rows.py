@@ -21,7 +21,6 @@ from hadoop_loader._tables.columns import (
     DOUBLE,
     EMPTY_FIELD,
     INT,
-    MAX_DECIMAL_PRECISION,
     ColumnType,
     DecimalColumn,
     ListColumn,
@@ -32,6 +31,7 @@ from hadoop_loader._tables.columns import (
     ddl,
 )
 from hadoop_loader._tables.defaults import union_names
+from headworks._hive_types import MAX_DECIMAL_PRECISION
 from headworks.errors import IncompatibleError
 from headworks.schema import Array, EnumType, Fixed, MapType, Record, Schema, Union
 from headworks.schema._default_fold import DefaultFold

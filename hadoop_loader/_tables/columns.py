@@ -1,4 +1,4 @@
-"""Avro types to table columns: the one mapping from which DDL, Arrow, and Parquet types follow.
+"""Avro types to table columns, from which the DDL, Arrow, and Parquet types follow.
 
 The gate uses it as well: a pull request shows the table that a change will make.
 
@@ -8,7 +8,8 @@ Rules:
 - The mapping is stable under evolution. Avro float is stored as double, so a promotion from int
   over float to double never makes a file's type unreadable to Parquet.
 - Types that no table can hold (recursion, names that differ only in case) raise SchemaError.
-- It imports no other package: the Arrow types are in `arrow_types`.
+- The types of columns are in `headworks/_hive_types.py`, where the gate takes them as well.
+- It imports no package of Arrow or Spark: the Arrow types are in `arrow_types`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from headworks._hive_types import LOGICAL_TYPES, MAX_DECIMAL_PRECISION, PRIMITIVE_TYPES
 from headworks.errors import SchemaError
 from headworks.schema import Array, EnumType, Fixed, MapType, Primitive, Record, Schema, Union
 from headworks.schema._model import Named, inner_types
@@ -24,7 +26,6 @@ from headworks.schema._model import Named, inner_types
 PARTITION_COLUMN = "datepartition"
 MARKS_TABLE = "headworks_completeness"  # up to which time each table is complete
 EMPTY_FIELD = "_present"
-MAX_DECIMAL_PRECISION = 38
 MAX_COLUMNS = 50_000
 MAX_DEPTH = 100
 
@@ -103,24 +104,8 @@ METADATA_COLUMNS: tuple[StructField, ...] = (
 WRITTEN_COLUMN = StructField("_written", BIGINT, "number of the commit that wrote the row so")
 FILE_COLUMNS: tuple[StructField, ...] = (*METADATA_COLUMNS, WRITTEN_COLUMN)
 
-_PRIMITIVES = {
-    "null": STRING,
-    "boolean": BOOLEAN,
-    "int": INT,
-    "long": BIGINT,
-    "float": DOUBLE,
-    "double": DOUBLE,
-    "bytes": BINARY,
-    "string": STRING,
-}
-_LOGICAL = {
-    "date": DATE,
-    "timestamp-millis": TIMESTAMP,
-    "timestamp-micros": TIMESTAMP,
-    "local-timestamp-millis": TIMESTAMP,
-    "local-timestamp-micros": TIMESTAMP,
-    "uuid": STRING,
-}
+_PRIMITIVES = {kind: ScalarColumn(name) for kind, name in PRIMITIVE_TYPES.items()}
+_LOGICAL = {logical: ScalarColumn(name) for logical, name in LOGICAL_TYPES.items()}
 _DURATION = StructColumn(
     tuple(StructField(name, BIGINT) for name in ("months", "days", "millis")), "duration"
 )

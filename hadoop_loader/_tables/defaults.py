@@ -16,12 +16,12 @@ from typing import Any, cast
 
 from hadoop_loader._tables.columns import (
     EMPTY_FIELD,
-    MAX_DECIMAL_PRECISION,
     StructColumn,
     branch_names,
     union_type,
 )
 from headworks._decoding.primitives import BadDatumError
+from headworks._hive_types import MAX_DECIMAL_PRECISION
 from headworks.errors import SchemaError
 from headworks.schema import EnumType, Field, Fixed, Primitive, Record, Schema, Union
 from headworks.schema._default_fold import DefaultFold

@@ -13,22 +13,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hadoop_loader._tables.columns import (
-    BIGINT,
-    BINARY,
-    DOUBLE,
-    INT,
-    STRING,
     ColumnType,
     DecimalColumn,
     ListColumn,
     MapColumn,
+    ScalarColumn,
     StructColumn,
     StructField,
     ddl,
 )
+from headworks._hive_types import READABLE_AS, decimal_readable_as
 from headworks.errors import IncompatibleError
 
-_READABLE = {(INT, BIGINT), (INT, DOUBLE), (STRING, BINARY), (BINARY, STRING)}
+_READABLE = {(ScalarColumn(was), ScalarColumn(now)) for was, now in READABLE_AS}
 
 
 def widen(
@@ -74,6 +71,5 @@ def _gains_precision(before: ColumnType, after: ColumnType) -> bool:
     return (
         isinstance(before, DecimalColumn)
         and isinstance(after, DecimalColumn)
-        and before.scale == after.scale
-        and before.precision <= after.precision
+        and decimal_readable_as((before.precision, before.scale), (after.precision, after.scale))
     )

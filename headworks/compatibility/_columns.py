@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from headworks._hive_types import LOGICAL_TYPES, MAX_DECIMAL_PRECISION, PRIMITIVE_TYPES
 from headworks.schema._model import (
     Array,
     EnumType,
@@ -21,24 +22,6 @@ from headworks.schema._model import (
 
 MAX_COLUMN_NAME_CHARACTERS: Final = 767
 MAX_COLUMN_TYPE_CHARACTERS: Final = 32_672
-_COLUMN: Final = {
-    "null": "string",
-    "boolean": "boolean",
-    "int": "int",
-    "long": "bigint",
-    "float": "double",
-    "double": "double",
-    "bytes": "binary",
-    "string": "string",
-}
-_LOGICAL_COLUMN: Final = {
-    "date": "date",
-    "timestamp-millis": "timestamp",
-    "timestamp-micros": "timestamp",
-    "local-timestamp-millis": "local timestamp",
-    "local-timestamp-micros": "local timestamp",
-    "uuid": "string",
-}
 _DURATION_TEXT: Final = "struct<months:bigint,days:bigint,millis:bigint>"
 _EMPTY_RECORD_TEXT: Final = "struct<_present:boolean>"
 
@@ -112,11 +95,14 @@ def _members(node: Schema) -> list[tuple[str, Schema]]:
 
 
 def _scalar_text(node: Schema) -> str:
-    logical = getattr(node, "logical", None)
-    if logical is not None and logical.name == "duration" and isinstance(node, Fixed):
+    if _is_duration(node):
         return _DURATION_TEXT
     text = shape(node)
     return "timestamp" if text == "local timestamp" else text
+
+
+def _is_duration(node: Schema) -> bool:
+    return isinstance(node, Fixed) and node.logical is not None and node.logical.name == "duration"
 
 
 def _simple_name(branch: Schema) -> str:
@@ -156,11 +142,15 @@ def shape(schema: Schema) -> str:
         return f"struct of {len(branches(schema))} types"
     if isinstance(schema, (Array, MapType)):
         return schema.kind
+    if _is_duration(schema):
+        return "struct of a duration"
     logical = schema.logical
-    base = "binary" if isinstance(schema, Fixed) else _COLUMN[schema.kind]
+    base = "binary" if isinstance(schema, Fixed) else PRIMITIVE_TYPES[schema.kind]
     if logical is None:
         return base
     if logical.name == "decimal":
-        fits = logical.precision <= 38
+        fits = logical.precision <= MAX_DECIMAL_PRECISION
         return f"decimal({logical.precision},{logical.scale})" if fits else "string"
-    return _LOGICAL_COLUMN.get(logical.name, base)
+    name = LOGICAL_TYPES.get(logical.name, base)
+    # Hive has one type for both timestamps; a reader of the values has not.
+    return f"local {name}" if logical.name.startswith("local-") else name

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from headworks._hive_types import READABLE_AS, decimal_readable_as
 from headworks.compatibility._budget import Budget
 from headworks.compatibility._columns import (
     TypeLengths,
@@ -47,9 +48,6 @@ RESERVED_COLUMNS: Final = frozenset(
         *("_partition", "_offset", "_timestamp", "_schema_version", "_load", "_written"),
         *("_topic_life", "datepartition"),
     ]
-)
-_READABLE: Final = frozenset(
-    [("int", "bigint"), ("int", "double"), ("string", "binary"), ("binary", "string")]
 )
 
 
@@ -266,7 +264,7 @@ def _readable_pair(pair: tuple[Schema, Schema]) -> bool:
 
 def _readable(old: Schema, new: Schema) -> bool:
     before, after = shape(old), shape(new)
-    if before == after or (before, after) in _READABLE:
+    if before == after or (before, after) in READABLE_AS:
         return True
     if not (before.startswith("decimal") and after.startswith("decimal")):
         return False
@@ -275,7 +273,7 @@ def _readable(old: Schema, new: Schema) -> bool:
     was, now = old.logical, new.logical
     assert was is not None
     assert now is not None
-    return now.scale >= was.scale and now.precision - now.scale >= was.precision - was.scale
+    return decimal_readable_as((was.precision, was.scale), (now.precision, now.scale))
 
 
 def _dotted(path: str, step: str) -> str:

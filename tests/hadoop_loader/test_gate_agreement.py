@@ -1,0 +1,89 @@
+"""The gate's verdict on a table is the loader's: for every pair of types, in both directions."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import Any
+
+import pytest
+
+from hadoop_loader._tables.columns import FILE_COLUMNS, PARTITION_COLUMN, table_columns
+from hadoop_loader._tables.widening import widen
+from headworks.compatibility._budget import Budget
+from headworks.compatibility._hive import RESERVED_COLUMNS, table_findings
+from headworks.errors import IncompatibleError
+from headworks.schema import Schema, parse
+
+pytestmark = pytest.mark.unit
+
+Json = Any
+
+
+def logical(kind: str, logical_type: str, **more: Json) -> Json:
+    return {"type": kind, "logicalType": logical_type, **more}
+
+
+def decimal(precision: int, scale: int) -> Json:
+    return logical("bytes", "decimal", precision=precision, scale=scale)
+
+
+def record(*fields: tuple[str, Json]) -> Json:
+    return {"type": "record", "name": "N", "fields": [{"name": n, "type": t} for n, t in fields]}
+
+
+TYPES: list[Json] = [
+    *("null", "boolean", "int", "long", "float", "double", "bytes", "string"),
+    logical("int", "date"),
+    logical("int", "time-millis"),
+    logical("long", "time-micros"),
+    logical("long", "timestamp-millis"),
+    logical("long", "timestamp-micros"),
+    logical("long", "local-timestamp-millis"),
+    logical("long", "local-timestamp-micros"),
+    logical("string", "uuid"),
+    logical("fixed", "uuid", name="U", size=16),
+    *(decimal(9, 3), decimal(10, 3), decimal(10, 4), decimal(12, 4), decimal(39, 3)),
+    logical("fixed", "decimal", name="D", size=8, precision=9, scale=3),
+    {"type": "fixed", "name": "F", "size": 4},
+    logical("fixed", "duration", name="L", size=12),
+    {"type": "enum", "name": "E", "symbols": ["a"]},
+    *(["null", "int"], ["null", "long"], ["int", "long"], ["float", "double"]),
+    *(["null", "int", "string"], ["null", "int", "string", "bytes"]),
+    *({"type": "array", "items": "int"}, {"type": "array", "items": "long"}),
+    *({"type": "map", "values": "int"}, {"type": "map", "values": ["null", "double"]}),
+    *(record(), record(("x", "int")), record(("x", "double"), ("y", "int"))),
+]
+# The gate refuses two changes that files could follow, because the values would mean another thing:
+# a time of day in no zone as an instant, and a union that loses a type.
+OTHER_MEANING = {"HW201": "timestamp", "HW204": "union"}
+
+
+def schema(kind: Json) -> Schema:
+    fields = [{"name": "a", "type": kind}]
+    return parse(json.dumps({"type": "record", "name": "R", "fields": fields}), strict=False)
+
+
+def followed(old: Schema, new: Schema) -> bool:
+    try:
+        widen(table_columns(old), table_columns(new))
+    except IncompatibleError:
+        return False
+    return True
+
+
+def test_the_gate_passes_no_change_that_a_table_cannot_follow() -> None:
+    stricter = set()
+    for old, new in product(TYPES, repeat=2):
+        found = table_findings(schema(new), schema(old), Budget())
+        if not found:
+            assert followed(schema(old), schema(new)), f"{old} -> {new}"
+        elif followed(schema(old), schema(new)):
+            (finding,) = found
+            assert OTHER_MEANING[finding.rule] in finding.message, finding.message
+            stricter.add(finding.rule)
+    assert stricter == set(OTHER_MEANING)
+
+
+def test_the_gate_reserves_the_columns_that_the_loader_adds() -> None:
+    assert {PARTITION_COLUMN, *(column.name for column in FILE_COLUMNS)} == RESERVED_COLUMNS
