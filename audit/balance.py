@@ -69,6 +69,15 @@ class Balance:
         return 1.0 if self.attempted <= 0 else (self.attempted - absent) / self.attempted
 
     @property
+    def arrived_share(self) -> float | None:
+        """The share that arrived of the messages whose fate is known, 0 to 1; None if none is.
+
+        Messages that can still arrive, because they wait or have no outcome yet, are left out.
+        """
+        known = self.attempted - self.waiting - (self.unresolved - self.abandoned)
+        return (known - self.losses) / known if known > 0 else None
+
+    @property
     def complete(self) -> bool:
         """Return whether every attempted message arrived, and no other one."""
         return not (self.missing or self.dropped or self.failed or self.surplus or self.duplicated)

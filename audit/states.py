@@ -35,6 +35,11 @@ DEFINITIONS: Final[Mapping[str, str]] = {
 }
 """Each state, and the sentence that defines it."""
 
+ARRIVED: Final = (
+    "This is the share that arrived of the messages whose fate is known: not those that wait, "
+    "or have no outcome yet."
+)
+
 # The counts that the function takes: of the producers, and of the tier.
 PRODUCER_COUNTS: Final = ("attempted", "delivered", "failed", "dropped", "unresolved", "passed")
 TIER_COUNTS: Final = ("accounted", "quarantined", "late")

@@ -1,8 +1,9 @@
 """Whether a topic's volume is usual: the decision, from the counts of its producers.
 
 The usual volume of a window of ten minutes is the median of the same window in the last five weeks.
-It is corrected by how the last three days and the last three hours differed from it, so that a
-season or a new timetable is no finding for long. A change of daylight saving time moves it by an
+It is corrected by how the last three days and the last three hours differed from it, and also by
+the last three hours alone, so that a season or a new timetable is no finding for long. A drop must
+be one from the lower of the two, and a rise one from the higher. A change of daylight saving time moves it by an
 hour, when the day before shows so. The residual of a window is the logarithm of counted / usual.
 
 A window alone rarely proves a drop by a third. So the residuals are added up (a cumulative sum),
@@ -41,8 +42,8 @@ _UNKNOWN = -1.0
 _SHIFTS = (-_HOUR, 0, _HOUR)
 _SHIFT_MEMORY = 1 / _DAY
 _SHIFT_GAIN = 0.8  # another shift must be this much better than none
-_ALLOWED_DROP, _ALLOWED_RISE = 0.17, 0.35
-_MIN_LIMIT, _COUNTING_LIMIT, _MAD_LIMIT = 0.15, 2.6, 2.3
+_ALLOWED_DROP, _ALLOWED_RISE = 0.1, 0.35
+_MIN_LIMIT, _COUNTING_LIMIT, _MAD_LIMIT = 0.15, 5.0, 3.5
 _MAX_OVER_LIMIT = 0.35  # of a sum, so that it falls soon after the volume is usual again
 _MAD_TO_DEVIATION = 1.4826
 _DEFAULT_MAD = 0.06
@@ -88,16 +89,22 @@ class TopicVolume:
         raw = _residual(counted, middle)
         day = _clamped(self._day())
         level = day + _clamped(median(self.level) if self.level else 0.0)
+        # Some days after a change of the timetable, the last days mislead, and on others they
+        # are all that is known of it. So a volume must be unusual by both.
+        recent = _clamped(median(self.raw[-_LEVEL:]) if self.raw else 0.0)
+        low, high = min(level, recent), max(level, recent)
         if middle >= _MIN_USUAL:
-            expected = middle * math.exp(level)
+            expected = middle * math.exp(low)
             scale = self._mad() * _MAD_TO_DEVIATION
             limit = max(_MIN_LIMIT, _COUNTING_LIMIT / math.sqrt(expected + 1), _MAD_LIMIT * scale)
             most_sum = limit + _MAX_OVER_LIMIT
-            below = level - _residual(counted, least) - _ALLOWED_DROP
-            above = _residual(counted, most) - level - _ALLOWED_RISE
+            below = low - _residual(counted, least) - _ALLOWED_DROP
+            above = _residual(counted, most) - high - _ALLOWED_RISE
             self.drop = min(max(0.0, self.drop + below), most_sum)
             self.rise = min(max(0.0, self.rise + above), most_sum)
             unusual = self.drop > limit or self.rise > limit
+            if self.rise > limit:
+                expected = middle * math.exp(high)
         else:
             expected, unusual = middle, False
             self.drop = self.rise = 0.0

@@ -50,8 +50,10 @@ class _MirrorCollector:
         ):
             family = CounterMetricFamily(name, text, labels=_TOPIC)
             for source in self._sources:
-                for topic, count in sorted(getattr(source, attribute).items()):
-                    family.add_metric([source.source, topic], count)
+                counts = getattr(source, attribute)
+                # A counter that begins at its first loss hides it from `increase`.
+                for topic in sorted({*counts, *source.messages, *source.lags}):
+                    family.add_metric([source.source, topic], counts[topic])
             yield family
         yield from self._lags()
         yield from self._health()

@@ -73,6 +73,7 @@ TOOLS = {
     "postgresql": Tool(
         lambda: postgresql() and which("setpriv"), "apt-get install postgresql util-linux"
     ),
+    "prometheus": Tool(_on_path("prometheus"), "apt-get install prometheus"),
     "promtool": Tool(_on_path("promtool"), "apt-get install prometheus"),
     "systemd": Tool(_on_path("systemd-analyze"), "apt-get install systemd"),
 }

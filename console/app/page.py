@@ -23,7 +23,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headworks._audit.states import DEFINITIONS
+from headworks._audit.states import ARRIVED, DEFINITIONS
 from headworks._console.app import formatting
 from headworks._console.app.csv_table import CsvTable
 from headworks._console.sources.poller import SourceState
@@ -69,6 +69,7 @@ def _environment() -> Environment:
     made.filters.update(formatting.FILTERS)
     made.filters["column"] = column_text
     made.globals["definitions"] = DEFINITIONS
+    made.globals["arrived"] = ARRIVED
     return made
 
 

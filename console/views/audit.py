@@ -26,7 +26,7 @@ class TierColumn:
     p95: float | None
     p99: float | None
     states: Mapping[str, int]
-    completeness: float
+    arrived_share: float | None  # of the messages whose fate is known
     arrived: tuple[int, ...]
     cells: tuple[WindowCell, ...]
     reopened: int
@@ -65,7 +65,7 @@ def audit_page(found: TopicAudit, now_ms: int, patience_ms: int) -> AuditPage:
             line.time_to_complete.p95,
             line.time_to_complete.p99,
             states_shown(total(one.balance for one in line.cells if one)),
-            total(one.balance for one in line.cells if one).completeness,
+            total(one.balance for one in line.cells if one).arrived_share,
             tuple(one.balance.accounted if one else 0 for one in line.cells),
             tuple(
                 window_cell(state, start, now_ms, patience_ms)

@@ -38,7 +38,7 @@ class HealthLine:
 
     topic: str
     states: Mapping[str, int]
-    completeness: float
+    arrived_share: float | None  # of the messages whose fate is known
     referenced: bool
     cells: tuple[WindowCell, ...]
 
@@ -105,7 +105,7 @@ def health_page(
         HealthLine(
             row.sum.topic,
             states_shown(row.sum),
-            row.sum.completeness,
+            row.sum.arrived_share,
             row.sum.referenced,
             tuple(
                 window_cell(state, start, now_ms, patience)

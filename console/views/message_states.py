@@ -114,6 +114,8 @@ def headline(topics: int, sums: JudgedSums, tier: str) -> str:
         more = "".join(f", {n:,} were {what}" for n, what in told[1:])
         every = f"{sums.attempted:,} messages of {names}"
         first = f"{n:,} of {every} were {what} before {tier}{more}."
+    elif not found.attempted:
+        first = f"No messages of {names} are due yet."
     else:
         first = f"All {found.attempted:,} messages of {names} that are due arrived at {tier}."
     soon = sums.waiting - found.waiting

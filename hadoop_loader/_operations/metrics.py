@@ -79,6 +79,11 @@ class LoaderMetrics:
             "when a run last succeeded",
             registry=self._registry,
         )
+        for outcome in ("succeeded", "failed"):
+            self._runs.labels(outcome)  # a counter that begins at its first event hides it
+        last = self._log.latest()
+        # Without a load since its start, a loader is as late as the last commit is old.
+        self._success.set(last.created_ms / 1000 if last else time.time())
         self.refresh()
 
     def loaded(self, report: LoadReport) -> None:

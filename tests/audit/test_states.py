@@ -87,6 +87,8 @@ def test_without_foreign_messages_every_fate_has_its_name(fates: tuple[int, ...]
     found = (row.loaded, row.waiting, row.lost, row.failed, row.dropped, row.unresolved)
     assert found == fates
     assert row.losses == lost + failed + dropped + unresolved
+    known = arrived + lost + failed + dropped + unresolved
+    assert row.arrived_share == (pytest.approx(arrived / known) if known else None)
 
 
 def test_dropped_messages_do_not_read_as_complete(store: AuditStore) -> None:

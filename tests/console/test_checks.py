@@ -179,6 +179,8 @@ def test_an_hour_of_healthy_traffic_is_green(pipeline: Pipeline) -> None:
         page = pipeline.page(now + 10_000)
         assert page.well, (minute, page.verdict, page.checks)
         assert not page.troubles, (minute, page.troubles)
+        # What waits for the next load is no loss, and has not arrived either.
+        assert [row.arrived_share for row in page.part.rows] in ([1.0], [None]), minute
         assert {cell.grade for row in page.part.rows for cell in row.cells} <= {0, 1, 2}
 
 

@@ -96,3 +96,17 @@ TROUBLES: Final[dict[str, tuple[str, ...]]] = {
     "HeadworksAuditAway": (),
 }
 """By alert: the series in the notation of `promtool test rules`."""
+
+
+BORN: Final[dict[str, tuple[str, ...]]] = {
+    alert: (
+        "headworks_loader_topics_refused 0x120",
+        f'headworks_loader_topic_{name}{{topic="new"}} {"_ " * 100}3x20',
+    )
+    for alert, name in (
+        ("HeadworksQuarantineGrows", "quarantined"),
+        ("HeadworksRemovedBeforeLoad", "lost"),
+        ("HeadworksDamagedSkipped", "damaged"),
+    )
+}
+"""Troubles in the first load of a topic, whose series begins with them."""

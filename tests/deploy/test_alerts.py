@@ -29,7 +29,7 @@ from headworks._mirror.progress import MirrorProgress
 from headworks._server.metrics_page import MetricsEndpoint
 from producer_sdk import Producer
 from producer_sdk.prometheus import ProducerCollector
-from tests.deploy.alert_troubles import TROUBLES
+from tests.deploy.alert_troubles import BORN, TROUBLES
 from tests.tools import needs
 
 pytestmark = pytest.mark.unit
@@ -60,6 +60,7 @@ HEALTH = (
     'headworks_loader_runs_total{outcome="succeeded"} 0+1x180',
     "headworks_loader_topics_refused 0x180",
     'headworks_loader_topic_quarantined{topic="t"} 7x180',
+    'headworks_loader_topic_quarantined{topic="new"} ' + "_ " * 100 + "0x79",
     'headworks_mirror_lag_seconds{source="s",topic="t"} 5x180',
     'headworks_mirror_checkpoint_age_seconds{source="s"} 5x180',
     'headworks_mirror_lag_messages{source="s",topic="t"} 5x180',
@@ -192,6 +193,7 @@ def test_every_rule_fires_for_its_trouble_and_none_in_three_hours_of_health(
             TROUBLES.items(), (rule["expr"] for _, rule in _in_order()), strict=True
         )
     ]
+    cases += [case(series, alert, "119m", fires=True) for alert, series in BORN.items()]
     health = [case(HEALTH, ".+", f"{minute}m", fires=False) for minute in (30, 60, 120, 175)]
     document = {
         "rule_files": [path.name for path in FILES],

@@ -18,6 +18,7 @@ from tests.soak import (
     fire,
     fuzz,
     fuzz_login,
+    healthy,
     kills,
     loads,
     membership,
@@ -62,6 +63,7 @@ def main() -> int:
         ("projection", "draw schemas, and project data of them beside Avro Java"),
         ("decoders", "damage data of drawn schemas, and decode it compiled and in Python"),
         ("producer", "hurt producers in every way, and count their messages"),
+        ("healthy", "look at a healthy installation, of which nothing may be red"),
     ):
         one = proofs.add_parser(name, help=what)
         one.add_argument("--minutes", type=float, default=10.0, help="how long")
@@ -104,6 +106,7 @@ def _run(
     | transactions.Report
     | volumes.Report
     | redrive.Report
+    | healthy.Report
 ):
     seed = arguments.seed
     if arguments.proof == "membership":
@@ -120,6 +123,8 @@ def _run(
         return projection.compare(folder, arguments.minutes * 60, seed)
     if arguments.proof == "producer":
         return producers.hurt(folder, arguments.minutes * 60, seed)
+    if arguments.proof == "healthy":
+        return healthy.watch(folder, arguments.minutes * 60, seed)
     if arguments.proof == "parser":
         return fuzz.fuzz_parser(arguments.minutes * 60, seed)
     if arguments.proof == "fuzz":

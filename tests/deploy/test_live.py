@@ -1,0 +1,20 @@
+"""A running installation under the shipped alert rules: the short forms of two long proofs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.soak import healthy
+from tests.tools import needs
+
+pytestmark = [pytest.mark.e2e, needs("prometheus")]
+
+
+def test_a_healthy_installation_is_not_red(tmp_path: Path) -> None:
+    report = healthy.watch(tmp_path, 12.0, 20_261_123, loads=False)
+    assert not report.wrong, report
+    assert report.looks > 1
+    assert report.groups["ok"] > 0
+    assert report.messages > 0

@@ -1,0 +1,160 @@
+"""A whole installation as processes: `headworks up`, a loader, traffic, and Prometheus.
+
+Rules:
+
+- Every process is ended by the block that started it.
+- Prometheus reads the shipped alert rules, and a scrape configuration like deploy/prometheus.yml.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headworks._cli.stack.ports import free_ports
+from headworks.registry_client import RegistryClient
+from tests.soak.live_traffic import SCHEMAS
+from tests.soak.process import PATIENCE, Child
+
+_ROOT = Path(__file__).parent.parent.parent
+RULES = _ROOT / "deploy" / "alerts"
+
+
+@dataclass
+class Installation:
+    """The addresses (HOST:PORT) and the processes of an installation, by name."""
+
+    folder: Path
+    broker: str
+    registry: str
+    console: str
+    metrics: Mapping[str, str]
+    prometheus: str
+    children: dict[str, Child] = field(default_factory=dict)
+
+    def start(self, name: str, *command: str) -> Child:
+        """Start a process; its words are in NAME.log."""
+        self.children[name] = child = Child([*command], self.folder / f"{name}.log")
+        return child
+
+    def traffic(self, name: str, *arguments: str) -> Child:
+        """Start a part of the traffic (see `live_traffic`)."""
+        place = [self.broker, f"http://{self.registry}", str(self.folder / name)]
+        return self.start(name, "tests.soak.live_traffic", *place, *arguments)
+
+    def load(self, every: str, *options: str) -> Child:
+        """Start the real loader."""
+        command = ["cli", "load", "run", "--bootstrap", self.broker, "--every", every]
+        command += ["--registry", f"http://{self.registry}", "--master", "local[1]"]
+        command += ["--data-dir", str(self.folder / "data"), "--metrics", self.metrics["load"]]
+        return self.start("load", *command, *options)
+
+    def end(self, name: str) -> None:
+        """End a process and its children: by SIGTERM, and by SIGKILL if that takes a minute."""
+        child = self.children.pop(name)
+        with suppress(ProcessLookupError):
+            child.signal(signal.SIGTERM)
+            try:
+                child.process.wait(60)
+            except subprocess.TimeoutExpired:
+                child.signal(signal.SIGKILL)
+                child.process.wait()
+
+    def page(self, path: str) -> Any:
+        """Return the data of a page of the console."""
+        with urllib.request.urlopen(f"http://{self.console}{path}", timeout=60) as answer:
+            return json.load(answer)["data"]
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """Return the samples of a PromQL expression now."""
+        asked = urllib.parse.urlencode({"query": expression})
+        with urllib.request.urlopen(f"http://{self.prometheus}/api/v1/query?{asked}") as answer:
+            found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+            return found
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """Return Prometheus's alerts: firing ones, and those that wait for their `for`."""
+        with urllib.request.urlopen(f"http://{self.prometheus}/api/v1/alerts") as answer:
+            found: list[dict[str, Any]] = json.load(answer)["data"]["alerts"]
+            return found
+
+
+@contextmanager
+def installation(folder: Path, *, scrape_seconds: int = 5) -> Iterator[Installation]:
+    """Yield a running installation with registered schemas, without loader and traffic."""
+    ports = [f"127.0.0.1:{port}" for port in free_ports(8)]
+    broker, registry, console, prometheus, load, mirror = ports[:6]
+    first = _two_free_ports()
+    metrics = {"broker": f"127.0.0.1:{first}", "audit": f"127.0.0.1:{first + 1}"}
+    metrics |= {"load": load, "mirror": mirror}
+    folder.mkdir(parents=True, exist_ok=True)
+    one = Installation(folder, broker, registry, console, metrics, prometheus)
+    try:
+        up = ["up", "--data-dir", str(folder / "data"), "--broker", broker, "--registry", registry]
+        one.start("up", "cli", *up, "--console", console, "--metrics", metrics["broker"])
+        _until_answered(f"http://{console}/home.json")
+        client = RegistryClient(f"http://{registry}")
+        for subject, text in SCHEMAS.items():
+            client.register(subject, text)
+        watching = _start_prometheus(one, scrape_seconds)
+        try:
+            yield one
+        finally:
+            watching.terminate()
+            watching.wait()
+    finally:
+        for name in [*one.children][::-1]:
+            one.end(name)
+
+
+def _two_free_ports() -> int:
+    """Return a free port whose next port is free, too."""
+    while True:
+        found = sorted(free_ports(20))
+        for port in found:
+            if port + 1 in found:
+                return port
+
+
+def _start_prometheus(one: Installation, seconds: int) -> subprocess.Popen[bytes]:
+    place = one.folder / "prometheus"
+    shutil.copytree(RULES, place / "alerts", dirs_exist_ok=True)
+    targets = {**one.metrics, "registry": one.registry}
+    del targets["mirror"]
+    configs = [{"targets": [at], "labels": {"server": name}} for name, at in targets.items()]
+    document = {
+        "global": {"scrape_interval": f"{seconds}s", "evaluation_interval": f"{seconds}s"},
+        "rule_files": ["alerts/*.yml"],
+        "scrape_configs": [{"job_name": "headworks", "static_configs": configs}],
+    }
+    (place / "prometheus.yml").write_text(yaml.safe_dump(document), encoding="utf-8")
+    command = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
+    with (place / "log").open("wb") as log:
+        started = subprocess.Popen(
+            [*command, f"--web.listen-address={one.prometheus}"], cwd=place, stderr=log, stdout=log
+        )
+    _until_answered(f"http://{one.prometheus}/-/ready")
+    return started
+
+
+def _until_answered(url: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=60):
+                return
+        except OSError:
+            assert time.monotonic() < deadline, f"{url} does not answer"
+            time.sleep(0.1)
