@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from consumer_sdk._application_thread import ApplicationThread
 from consumer_sdk._background_poll import BackgroundPoll
@@ -28,7 +28,7 @@ from consumer_sdk._damage import is_stale
 from consumer_sdk._fetch_buffer import FetchBuffer, FetchLimits
 from consumer_sdk._membership import OnPartitions, Start
 from consumer_sdk._message import Partition
-from consumer_sdk._offsets import RESET_OFFSETS, offsets_of, uncommitted
+from consumer_sdk._offsets import RESET_OFFSETS, note_beginning, offsets_of, uncommitted
 from consumer_sdk._reachability import close_within
 from headworks._kafka.clients import KafkaConsumer
 from headworks.errors import UnreachableError
@@ -81,6 +81,7 @@ class BrokerMembership:
         self._to_store: deque[confluent_kafka.Message] = deque()
         self._failure: Exception | None = None  # of a background poll, for the application
         self._is_left = False  # whether the background thread has left the member to the group
+        self._commits_itself = bool(properties.get("enable.auto.commit"))
         self._max_busy_seconds = int(properties.get(*_MAX_POLL_INTERVAL)) / 1000
         self.client = KafkaConsumer(properties)
         self.client.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked)
@@ -274,10 +275,9 @@ class BrokerMembership:
             places = self.client.position(self.client.assignment())
             for each in places:
                 if each.offset < 0:
-                    known = self._sought.get(Partition(each.topic, each.partition))
-                    each.offset = each.offset if known is None else known
-            mine = place.topic, place.partition
-            others = [p for p in places if (p.topic, p.partition) != mine]
+                    at = Partition(each.topic, each.partition)
+                    each.offset = self._sought.get(at, each.offset)
+            others = [p for p in places if (p.topic, p.partition) != (place.topic, place.partition)]
             self.client.assign([*others, place])
         self._hold()
 
@@ -354,6 +354,7 @@ class BrokerMembership:
         for p in partitions:
             p.offset = starts.get(Partition(p.topic, p.partition), p.offset)
         (consumer.incremental_assign if self._cooperative else consumer.assign)(partitions)
+        note_beginning(consumer, starts, commit=self._commits_itself)
         self._hold()
         on_assigned = self._on_assigned
         if on_assigned is not None:
@@ -367,8 +368,11 @@ class BrokerMembership:
             fresh = uncommitted(consumer, partitions)
             return offsets_of(consumer, fresh, self._start) if fresh else {}
         if self._reset_offset is not None:
-            with suppress(KafkaException):  # librdkafka then looks for itself, and reports them
-                return dict.fromkeys(uncommitted(consumer, partitions), self._reset_offset)
+            with suppress(KafkaException, UnreachableError):  # librdkafka then looks, and reports
+                fresh = uncommitted(consumer, partitions)
+                if self._reset_offset == OFFSET_END:
+                    return offsets_of(consumer, fresh, "latest")
+                return dict.fromkeys(fresh, self._reset_offset)
         return {}
 
     def _revoked(self, _consumer: object, partitions: list[TopicPartition]) -> None:

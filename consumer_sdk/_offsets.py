@@ -6,6 +6,7 @@ Rules: a time means the first message at or after it, or the end if there is non
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Literal
 
@@ -65,6 +66,23 @@ def uncommitted(
         if at.error is not None:
             raise KafkaException(at.error)
     return [Partition(at.topic, at.partition) for at in found if at.offset < 0]
+
+
+def note_beginning(
+    client: confluent_kafka.Consumer, starts: Mapping[Partition, int], *, commit: bool
+) -> None:
+    """Store where a group begins, and `commit` it, before it has read anything.
+
+    A group that begins at the end, and whose member ends before its first message, would otherwise
+    begin at a later end, and skip what came in between.
+    """
+    places = [TopicPartition(*p, offset) for p, offset in starts.items() if offset >= 0]
+    if not places:
+        return
+    with suppress(KafkaException):  # a rebalance has revoked one already; the group asks anew
+        client.store_offsets(offsets=places)
+        if commit:
+            client.commit(offsets=places, asynchronous=True)
 
 
 def _at_time(

@@ -63,6 +63,17 @@ def test_a_group_begins_at_a_time_and_goes_on_where_it_was(
         assert counts(read(reading, 1)) == [7]
 
 
+def test_a_group_that_began_at_the_end_skips_nothing_that_comes_after(
+    producer: Make, topic: Topic, broker: Service, registry: Service
+) -> None:
+    send(producer, topic, 1)
+    with consumer(topic, broker, registry, start="latest") as reading:
+        until(lambda: reading.poll(0.2) is None and reading.assignment)
+    send(producer, topic, 2)  # nobody reads, and the group has read nothing yet
+    with consumer(topic, broker, registry, start="latest") as again:
+        assert counts(read(again, 1)) == [2]
+
+
 def test_a_time_must_have_a_zone(topic: Topic, broker: Service, registry: Service) -> None:
     with pytest.raises(UsageError, match="no time zone"):
         consumer(topic, broker, registry, start=AT.replace(tzinfo=None))
