@@ -3,8 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-# Tests wait for servers as much as they compute, so two cores take three workers.
-WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
+WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
     --no-annotate --no-header --no-emit-index-url --no-emit-find-links

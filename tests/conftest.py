@@ -8,6 +8,7 @@ Property tests are about what is computed, never about how long it took: a busy 
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for mark in item.iter_markers("our_broker"):
             item.add_marker(pytest.mark.skip(reason=mark.args[0]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Say how many workers `-n auto` is."""
+    from tests.workers import worker_count
+
+    return worker_count(os.cpu_count() or 1)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""Which modules share a worker, and with it a Spark session."""
+"""How many workers there are, and which modules share one, and with it a Spark session."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers import modules_with_session, unit_of
+from tests.workers import modules_with_session, unit_of, worker_count
 
 pytestmark = pytest.mark.unit
+
+
+def test_workers_wait_more_than_they_compute_but_their_servers_need_memory() -> None:
+    assert [worker_count(cores) for cores in (1, 2, 4, 64)] == [2, 5, 10, 16]
 
 
 def test_the_modules_that_take_the_session_are_one_unit(root: Path) -> None:

@@ -1,4 +1,8 @@
-"""Waiting for a fact: as long as it may take on a machine with much else to do, and no longer."""
+"""Waiting for a fact: as long as it may take on a machine with much else to do, and no longer.
+
+The longer a wait has taken, the more seldom `until` asks: questions take the time of the processor
+from the server that is to answer.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,9 @@ def until(asked: Callable[[], _T], patience: float = PATIENCE) -> _T:
 
     Errors of `asked` are those of the test: it says itself which of them only mean "not yet".
     """
-    deadline = time.monotonic() + patience
+    began = time.monotonic()
     while not (found := asked()):
-        assert time.monotonic() < deadline, f"{found!r} is all that came in {patience:.0f} s"
-        time.sleep(0.02)
+        waited = time.monotonic() - began
+        assert waited < patience, f"{found!r} is all that came in {patience:.0f} s"
+        time.sleep(min(max(waited / 20, 0.02), 0.2))
     return found

@@ -1,6 +1,8 @@
-"""Which worker gets which test module: those that share a Spark session go to one worker.
+"""How many workers run the tests, and which of them gets which module.
 
-A session with its HiveServer2 costs a worker about ten seconds of a core, whatever it tests. Every
+Tests wait for servers more than they compute: a module that starts some needs a third of a core. So
+`-n auto` is five workers on two cores. Modules that share a Spark session go to one worker. A
+session with its HiveServer2 costs a worker about ten seconds of a core, whatever it tests. Every
 other module is a unit of its own (`--dist loadfile`), in the order of `tests.lengths`.
 
 Rule: a module shares the session if one of its tests or fixtures takes `spark` or `hive`.
@@ -15,8 +17,14 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+_MAX_WORKERS = 16
 _TAKES_SESSION = re.compile(r"^def \w+\([^)]*\b(?:spark|hive): ", re.MULTILINE)
 _SESSION = "tests/hadoop_loader: one Spark session"
+
+
+def worker_count(cores: int) -> int:
+    """Return the number of workers that keep these cores busy."""
+    return max(2, min(cores * 5 // 2, _MAX_WORKERS))
 
 
 def modules_with_session(root: Path) -> Iterator[str]:

@@ -25,6 +25,7 @@ from headworks._cli.stack.stack import RunningStack, running_audit
 from headworks.errors import UsageError
 from tests.audit.test_store import increment
 from tests.audit.topic import publish
+from tests.command_line import run_command
 from tests.damage import batches, flip_bit
 from tests.waiting import until
 
@@ -47,14 +48,8 @@ def sums(store: AuditStore) -> dict[str, tuple[int, int, int]]:
 
 def headworks(stack: RunningStack, *arguments: str, env: dict[str, str] | None = None) -> Any:
     at = {"HEADWORKS_BOOTSTRAP": stack.broker.address, "HEADWORKS_REGISTRY": stack.registry.url}
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "headworks._cli", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, **at, "HEADWORKS_DATA_DIR": str(stack.data_dir), **(env or {})},
-    )
+    at["HEADWORKS_DATA_DIR"] = str(stack.data_dir)
+    return run_command(*arguments, env=at | (env or {}))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -244,10 +244,12 @@ def test_killed_again_and_again_it_loses_no_last_value(tmp_path: Path) -> None:
 
         number = 0
         while not stop.is_set():
-            if len(producer) < 2000:
-                key, value = b"%d" % (number * number % 101), b"%d" % number + b"." * 100
-                producer.produce("load", value, key, partition=0, on_delivery=done)
-                number += 1
+            if len(producer) >= 2000:
+                producer.poll(0.01)
+                continue
+            key, value = b"%d" % (number * number % 101), b"%d" % number + b"." * 100
+            producer.produce("load", value, key, partition=0, on_delivery=done)
+            number += 1
             producer.poll(0 if number % 100 else 0.001)
         assert producer.flush(DEADLINE) == 0
 

@@ -30,6 +30,7 @@ from tests.broker.build import batch
 from tests.broker.clients import CONSUMERS, DEADLINE, PRODUCERS, Message, eventually
 from tests.broker.conftest import kept_address, start_broker
 from tests.broker.wire import Wire, fetch, fetched, produce, produced
+from tests.command_line import run_command
 from tests.small_disk import small_disk
 from tests.sqlite_store import execute
 
@@ -180,7 +181,7 @@ def fill(address: str, topic: str, acks: int = -1) -> list[int]:
 
 def check_nothing_is_torn(folder: Path, address: str, topic: str, acknowledged: list[int]) -> None:
     assert acknowledged == list(range(0, 3 * len(acknowledged), 3)), "without a gap"
-    done = headworks("log", "dump", str(folder / f"broker/logs/{topic}-0"))
+    done = run_command("log", "dump", str(folder / f"broker/logs/{topic}-0"))
     assert done.returncode == 0, done.stderr
     assert len(CONSUMERS["confluent-kafka"](address, topic, 3 * len(acknowledged))) == 3 * len(
         acknowledged
@@ -204,7 +205,7 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_path: Path, acks
         assert offset >= check_offsets
         found = CONSUMERS["confluent-kafka"](process.address, "full", offset + 3)
         assert len(found) == offset + 3
-        done = headworks("log", "dump", str(tmp_path / "broker/logs/full-0"))
+        done = run_command("log", "dump", str(tmp_path / "broker/logs/full-0"))
         assert done.returncode == 0, done.stderr
         assert process.stop() == 0
 
@@ -292,10 +293,10 @@ def test_a_damaged_partition_is_refused_and_the_others_are_served(tmp_path: Path
         assert topics["bad"].partitions[0].error is not None
         assert topics["good"].partitions[0].error is None
         assert "bad-0 is not served" in process.words()
-        shown = headworks("topic", "describe", "bad", "--bootstrap", process.address)
+        shown = run_command("topic", "describe", "bad", "--bootstrap", process.address)
         assert shown.stdout.split()[-5:] == ["0", *["refused"] * 4]
         assert "does not serve bad[0]: its log says why" in shown.stderr
-    done = headworks("log", "dump", str(segments[0].parent), "--format", "json")
+    done = run_command("log", "dump", str(segments[0].parent), "--format", "json")
     assert done.returncode == 1
     damage = [json.loads(line) for line in done.stdout.splitlines() if "damage" in line]
     assert damage[0]["segment"] == segments[1].name
@@ -319,17 +320,17 @@ def test_log_dump_shows_batches_and_records(tmp_path: Path) -> None:
         for codec in ("none", "gzip"):
             PRODUCERS["aiokafka"](process.address, "shown", messages(2), codec)
     folder = tmp_path / "broker/logs/shown-0"
-    text = headworks("log", "dump", str(folder), "--records")
+    text = run_command("log", "dump", str(folder), "--records")
     assert text.returncode == 0, text.stderr
     assert "offsets 0..1" in text.stdout
     assert "key=b'1' value=b'value 1'" in text.stdout
-    done = headworks(
+    done = run_command(
         "log", "dump", str(next(folder.glob("*.log"))), "--records", "--format", "json"
     )
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["codec"] for line in lines] == ["none", "gzip"]
     assert lines[1]["content"][1]["value"] == "value 1"
-    missing = headworks("log", "dump", str(tmp_path))
+    missing = run_command("log", "dump", str(tmp_path))
     assert missing.returncode == 2
     assert "neither a segment" in missing.stderr
 
@@ -385,7 +386,7 @@ def test_addresses_that_it_does_not_listen_on(tmp_path: Path, listen: str, words
 
 
 def test_options_that_are_wrong_are_refused(tmp_path: Path) -> None:
-    done = headworks("broker", "start", "--format", "xml", "--data-dir", str(tmp_path))
+    done = run_command("broker", "start", "--format", "xml", "--data-dir", str(tmp_path))
     assert done.returncode == 2
     assert "'xml' is not one of 'text', 'json'" in done.stderr
 

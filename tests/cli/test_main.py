@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_line import run_command
+
 pytestmark = pytest.mark.e2e
 
 HEAVY = [
@@ -26,17 +28,6 @@ HEAVY = [
     "sqlalchemy",
     "uvicorn",
 ]
-
-
-def headworks(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "headworks._cli", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, **env},
-        check=False,
-    )
 
 
 def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
@@ -55,14 +46,16 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     ["up", "demo", "schema", "gen", "broker", "registry", "load", "sql", "audit", "config"],
 )
 def test_every_command_has_help(tmp_path: Path, command: str) -> None:
-    done = headworks(command, "--help", cwd=tmp_path)
+    done = run_command(command, "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert "Usage: headworks" in done.stdout
 
 
 def test_config_show_says_where_each_value_came_from(tmp_path: Path) -> None:
     (tmp_path / "headworks.toml").write_text('registry = "http://r:1"\n', encoding="utf-8")
-    done = headworks("config", "show", "--format", "json", cwd=tmp_path, HEADWORKS_BOOTSTRAP="b:1")
+    done = run_command(
+        "config", "show", "--format", "json", cwd=tmp_path, env={"HEADWORKS_BOOTSTRAP": "b:1"}
+    )
     shown = json.loads(done.stdout)
     assert shown["bootstrap"] == {"value": "b:1", "source": "$HEADWORKS_BOOTSTRAP"}
     assert shown["registry"] == {"value": "http://r:1", "source": "headworks.toml"}
@@ -71,7 +64,7 @@ def test_config_show_says_where_each_value_came_from(tmp_path: Path) -> None:
 
 def test_a_bad_settings_file_is_a_usage_error_with_a_way_out(tmp_path: Path) -> None:
     (tmp_path / "headworks.toml").write_text('bootstrp = "b:1"\n', encoding="utf-8")
-    done = headworks("config", "show", cwd=tmp_path)
+    done = run_command("config", "show", cwd=tmp_path)
     assert done.returncode == 2
     assert "'bootstrp', which is not a setting" in done.stderr
     assert "fix: use one of bootstrap" in done.stderr
@@ -88,8 +81,16 @@ def test_a_bad_settings_file_is_a_usage_error_with_a_way_out(tmp_path: Path) -> 
     ],
 )
 def test_a_service_that_does_not_answer_is_exit_3(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """In a process: the client of a broker that is away would live on in this one."""
     nowhere = {"HEADWORKS_BOOTSTRAP": "127.0.0.1:1", "HEADWORKS_REGISTRY": "http://127.0.0.1:1"}
-    done = headworks(*command, cwd=tmp_path, **nowhere)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "headworks._cli", *command],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, **nowhere},
+        check=False,
+    )
     assert done.returncode == 3, done.stderr
     assert "127.0.0.1:1" in done.stderr
     assert "headworks up" in done.stderr
@@ -135,6 +136,6 @@ def test_the_version_is_that_of_the_package(tmp_path: Path, module: str) -> None
 
 def test_h_is_help_at_every_level(tmp_path: Path) -> None:
     for command in ([], ["schema"], ["schema", "check"]):
-        assert headworks(*command, "-h", cwd=tmp_path).stdout == (
-            headworks(*command, "--help", cwd=tmp_path).stdout
+        assert run_command(*command, "-h", cwd=tmp_path).stdout == (
+            run_command(*command, "--help", cwd=tmp_path).stdout
         )

@@ -284,7 +284,7 @@ def test_a_metastore_that_answers_nobody_holds_no_table(
 
 def test_a_campaign_of_troubles_and_kills(tmp_path: Path) -> None:
     """The short form of `python -m tests.soak troubles 2000`."""
-    report = troubles.campaign(tmp_path, 12, 7)
+    report = troubles.campaign(tmp_path, 4, 7)
     assert report.wrong == []
     assert report.held
     assert report.kills

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,16 +45,16 @@ def filled(
     def run(*arguments: str, stdin: str = "") -> Any:
         return command(*arguments, broker=broker, registry=registry, stdin=stdin)
 
-    def produce(*arguments: str, at: str = TIMES[0]) -> Any:
-        event = {"user": "u", "at": at, "count": 1, "place": {"city": "Rome"}, "tags": []}
-        return run("produce", topic.name, *arguments, stdin=json.dumps(event) + "\n")
+    def produce(*arguments: str, at: Sequence[str] = TIMES[:1]) -> Any:
+        event = {"user": "u", "count": 1, "place": {"city": "Rome"}, "tags": []}
+        lines = "".join(json.dumps({**event, "at": one}) + "\n" for one in at)
+        return run("produce", topic.name, *arguments, stdin=lines)
 
     def consume(*arguments: str) -> Any:
         return run("consume", topic.name, "--format", "json", *arguments)
 
-    for at, key in zip(TIMES, ("ada", "ada", "ada"), strict=True):
-        done = produce("--key", key, "--header", "source=import", at=at)
-        assert done.returncode == 0, done.stderr
+    done = produce("--key", "ada", "--header", "source=import", at=TIMES)
+    assert done.returncode == 0, done.stderr
     return Filled(topic.name, consume, produce, broker)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from headworks.errors import SchemaError, UsageError
 from producer_sdk._generator import generate, stale, write
+from tests.command_line import run_command
 
 pytestmark = pytest.mark.unit
 
@@ -133,13 +134,8 @@ def test_a_bad_schema_is_an_error_that_names_the_file(
 @pytest.mark.e2e
 def test_gen_check_names_the_stale_files(tmp_path: Path) -> None:
     def gen(*more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-P", "-m", "headworks._cli", "gen", str(GOLDEN / "schemas")]
-        return subprocess.run(
-            [*command, "--out", str(tmp_path / "events"), *more],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        places = (str(GOLDEN / "schemas"), "--out", str(tmp_path / "events"))
+        return run_command("gen", *places, *more)
 
     assert gen("--check").returncode == 1
     assert gen().returncode == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,15 @@ from headworks.errors import UnreachableError
 from headworks.registry_client import RegistryClient
 from headworks.registry_client._schema_lock import read_lock
 from producer_sdk import Producer
+from tests.command_line import run_command
 from tests.producer_sdk.events import visit_schema
 
 pytestmark = pytest.mark.e2e
 
 
 def gen(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "headworks._cli", "gen", str(folder / "schemas")]
-    return subprocess.run(
-        [*command, "--out", str(folder / "locked_events"), *more],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    places = (str(folder / "schemas"), "--out", str(folder / "locked_events"))
+    return run_command("gen", *places, *more)
 
 
 def test_a_lock_is_written_checked_and_used(

@@ -53,7 +53,7 @@ def test_a_new_file_is_made_a_store_by_many_at_once(tmp_path: Path) -> None:
         return revision
 
     with ThreadPoolExecutor(openers) as pool:
-        for number in range(60):
+        for number in range(20):
             assert list(pool.map(make, [number] * openers)) == [0] * openers
 
 
