@@ -3,12 +3,16 @@
 Public: this module and `testing`. Behind it:
 
 - `_consumer`: the iterating member of a group. `_loop`: its iteration. `_message`: the messages
-  that it yields.
+  that it yields. `_last_message`: how the application ends the last one.
+- `_handed_out`: the messages that the application has, and the offsets to store. `_in_flight`:
+  those that are handled beside each other.
 - `_membership`: the interface of both kinds of group. `_broker_membership`: groups that a broker
   balances. `_background_poll`, `_application_thread`: polling while the application is busy.
 - `_fetch_buffer`: messages that were fetched. `_error_events`: events in the place of messages.
-- `_handlers`: functions that handle events, and their retries. `_retrying_consumer` and
-  `_retry_later`: messages that are put off in retry topics. `_tracing`: spans around handlers.
+- `_handlers`: functions that handle events. `_retry`: their policy. `_attempts`: their attempts.
+  `_dispatch` and `_lanes`: handlers that run beside each other by key, or take batches.
+  `_retrying_consumer` and `_retry_later`: messages that are put off in retry topics. `_tracing`:
+  spans around handlers.
 - `_arguments`: the checks of its arguments.
 - `_group_config`: the settings of a member. `_zookeeper_group`: groups without a coordinator.
 - `_topic_decoders`, `_decode`, `_generated_decoder`, `_conversions`, `_default_values`: message
@@ -28,9 +32,10 @@ and never loses one.
 
 from consumer_sdk._consumer import Consumer
 from consumer_sdk._decode import DecodeError, Decoder
-from consumer_sdk._handlers import Consumers, Retry
+from consumer_sdk._handlers import Consumers
 from consumer_sdk._message import Deleted, Message, Partition
 from consumer_sdk._poison import OnPoison, PoisonMessageError
+from consumer_sdk._retry import Retry
 from headworks._kafka.damaged_batch import DamagedBatchError
 
 __all__ = [

@@ -9,6 +9,7 @@ schema counts as unregistered until it does.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -40,18 +41,19 @@ class AuditTier:
         registry: str,
         group: str,
         application: str,
-        state_dir: Path,
+        state_dir: Path | str | None,
         events: Sequence[type] = (),
         *,
         every: float,
     ) -> None:
-        self._ids = EventSchemaIds(registry, state_dir)
+        folder = Path(state_dir or _default_state_dir())
+        self._ids = EventSchemaIds(registry, folder)
         self._classes = {event_type(cls).topic: cls for cls in events}
         # The reader's schema id by topic, and when one that is unknown is looked up again.
         self._readers: dict[str, int] = {}
         self._lookups_due: dict[str, float] = {}
         self._last_windows: dict[str, int] = {}  # the window of the last message, by topic
-        self._folder = state_dir / group.replace("/", "%2F")
+        self._folder = folder / group.replace("/", "%2F")
         self._client = client
         self._application, self._every = application, every
         self._publisher = self._publish(self._folder, f"consumer:{group}")
@@ -112,3 +114,8 @@ class AuditTier:
         if self._retries is not None:
             self._retries.close()
         self._publisher.close()
+
+
+def _default_state_dir() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "headworks" / "consumer"

@@ -13,7 +13,6 @@ Rules:
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -26,6 +25,7 @@ from consumer_sdk._application_thread import ApplicationThread
 from consumer_sdk._background_poll import BackgroundPoll
 from consumer_sdk._damage import is_stale
 from consumer_sdk._fetch_buffer import FetchBuffer, FetchLimits
+from consumer_sdk._handed_out import HandedOut
 from consumer_sdk._membership import OnPartitions, Start
 from consumer_sdk._message import Partition
 from consumer_sdk._offsets import RESET_OFFSETS, note_beginning, offsets_of, uncommitted
@@ -35,8 +35,6 @@ from headworks.errors import UnreachableError
 
 _T = TypeVar("_T")
 _COMMITTED_SECONDS = 10.0
-_HANDED_BACK_SECONDS = 1.0  # how long a revocation waits for the message that is being handled
-_HANDED_BACK_PAUSE_SECONDS = 0.005
 _MAX_POLL_INTERVAL = "max.poll.interval.ms", 300_000
 _RESET = "auto.offset.reset"
 
@@ -56,8 +54,10 @@ class BrokerMembership:
         self._start = start
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
         self._fetched = FetchBuffer(limits)
-        # The message that the application handles; None once its partition is lost.
-        self._in_hand: confluent_kafka.Message | None = None
+        self._handed_out = HandedOut()
+        self.hand_over = self._handed_out.hand_over
+        self.begin = self._handed_out.begin
+        self.processed = self._handed_out.processed
         # Whether assignments are changes and not whole lists: as by a cooperative assignor, and as
         # by a broker that assigns (KIP-848).
         self._cooperative = properties.get(
@@ -77,8 +77,6 @@ class BrokerMembership:
         self._turn = self._application.turn
         self._is_held = False  # whether fetching is paused because the buffer is full
         self._paused: set[Partition] = set()  # by the application
-        # Messages that were processed in another thread's turn; their offsets are stored later.
-        self._to_store: deque[confluent_kafka.Message] = deque()
         self._failure: Exception | None = None  # of a background poll, for the application
         self._is_left = False  # whether the background thread has left the member to the group
         self._commits_itself = bool(properties.get("enable.auto.commit"))
@@ -108,8 +106,6 @@ class BrokerMembership:
         if not self._turn.acquire(False) and not self._application.wait_for_turn(timeout):
             return None
         try:
-            if self._to_store:
-                self._store_rest()
             if self._is_left:
                 self._return_to_group()
             if self._application.calls:
@@ -119,7 +115,7 @@ class BrokerMembership:
                 found: confluent_kafka.Message | None = messages.popleft()
             else:
                 found = self._fetch(timeout)
-            self._in_hand = found
+            self._handed_out.current = found
             return found
         finally:
             self._turn.release()
@@ -137,6 +133,7 @@ class BrokerMembership:
                     self._is_held = False
                     self._hold()
                 self.polls += 1
+                self._handed_out.store(self.client)
                 self._fetched.fill(self.client, max(0.0, deadline - time.monotonic()))
             found = messages.popleft() if messages else None
             if found is None or not self._has_reset(found):
@@ -152,7 +149,7 @@ class BrokerMembership:
                     self._is_held = True
                     self._hold()
                 self._fetched.fill(self.client, 0.0)
-                self._store_rest()
+                self._handed_out.store(self.client)
             except Exception as error:
                 self._failure = error
 
@@ -172,40 +169,11 @@ class BrokerMembership:
         """See `Membership`."""
 
         def put_back() -> None:
-            if self._in_hand is message:  # otherwise its new owner repeats it
-                self._in_hand = None
+            if self._handed_out.current is message:  # otherwise its new owner repeats it
+                self._handed_out.current = None
                 self._fetched.messages.appendleft(message)
 
         self._application.use(put_back)
-
-    def processed(self, message: confluent_kafka.Message) -> None:
-        """See `Membership`."""
-        if self._in_hand is not message:
-            return  # a rebalance revoked the partition, and its new owner repeats the message
-        if self._turn.acquire(False):
-            try:
-                self.client.store_offsets(message)
-            except KafkaException as error:
-                self._check_store(error)
-            finally:
-                self._turn.release()
-        else:
-            self._to_store.append(message)
-        self._in_hand = None
-
-    @staticmethod
-    def _check_store(error: KafkaException) -> None:
-        """Raise an error, unless a rebalance revoked the partition: its new owner repeats."""
-        if error.args[0].code() != KafkaError._STATE:
-            raise error
-
-    def _store_rest(self) -> None:
-        """Store the offsets of messages that were processed in another thread's turn."""
-        while self._to_store:
-            try:
-                self.client.store_offsets(self._to_store.popleft())
-            except KafkaException as error:
-                self._check_store(error)
 
     def use(self, work: Callable[[confluent_kafka.Consumer], _T]) -> _T:
         """See `Membership`."""
@@ -217,6 +185,7 @@ class BrokerMembership:
 
         def move() -> None:
             self._fetched.discard(set(offsets))
+            self._handed_out.forget(offsets)
             self._sought.update(offsets)
             for place in places:
                 self._seek(place)
@@ -254,7 +223,8 @@ class BrokerMembership:
             self._fetched.discard({partition})
             self._sought[partition] = offset
             self._seek(place)
-            if processed:
+            self._handed_out.forget_from(partition, offset)
+            if processed and not self._handed_out.is_unfinished(partition):
                 self.client.store_offsets(offsets=[place])
 
         self._application.use(resume)
@@ -306,7 +276,7 @@ class BrokerMembership:
         """See `Membership`."""
 
         def commit() -> None:
-            self._store_rest()
+            self._handed_out.store(self.client)
             self.client.commit(asynchronous=False)
 
         try:
@@ -321,7 +291,7 @@ class BrokerMembership:
         self.closed = True
         self._poller.stop()
         if self._application.wait_for_turn(timeout):
-            self._store_rest()
+            self._handed_out.store(self.client)
         close_within(self.client, self._application, max(0.0, deadline - time.monotonic()))
 
     def _has_reset(self, event: confluent_kafka.Message) -> bool:
@@ -385,16 +355,9 @@ class BrokerMembership:
         on_revoked = self._on_revoked
         if on_revoked is not None:
             self._application.call(lambda: on_revoked(gone), self._max_busy_seconds)
-        self._take_from_hand(set(gone))
-        self._store_rest()
+        self._handed_out.take_back(set(gone), self._is_handling, is_closing=self.closed)
+        self._handed_out.store(self.client)
 
-    def _take_from_hand(self, gone: set[Partition]) -> None:
-        """Wait a moment for the message that the application handles, and forget it then."""
-        message, deadline = self._in_hand, time.monotonic() + _HANDED_BACK_SECONDS
-        if message is None or (message.topic(), message.partition()) not in gone:
-            return
-        while self._in_hand is message and time.monotonic() < deadline:
-            if not self._application.is_elsewhere or self.closed:
-                break  # this is the application's thread, and it handles nothing now
-            time.sleep(_HANDED_BACK_PAUSE_SECONDS)
-        self._in_hand = None
+    def _is_handling(self) -> bool:
+        """Return whether the application's thread, which is not this one, may handle a message."""
+        return self._application.is_elsewhere and not self.closed

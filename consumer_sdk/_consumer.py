@@ -15,7 +15,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Sequence
 from copy import copy
@@ -30,7 +29,8 @@ from consumer_sdk._decode import DecodeError
 from consumer_sdk._error_events import ErrorEvents
 from consumer_sdk._fetch_buffer import FetchLimits
 from consumer_sdk._group_config import GroupConfig
-from consumer_sdk._loop import CLOSE_SECONDS, POLL_SECONDS, MessageLoop
+from consumer_sdk._last_message import LastMessage
+from consumer_sdk._loop import CLOSE_SECONDS, POLL_SECONDS
 from consumer_sdk._membership import Membership, OnPartitions, Start
 from consumer_sdk._message import Deleted, Message, Partition
 from consumer_sdk._offsets import SeekTarget, offsets_of
@@ -41,7 +41,7 @@ from consumer_sdk._reachability import BrokerReachability
 from consumer_sdk._retry_sources import create_missing, redriven_sources
 from consumer_sdk._topic_decoders import TopicDecoders
 from consumer_sdk._zookeeper_group import ZooKeeperMember, ZooKeeperStream
-from headworks._audit_counting.outcomes import CONSUMED, SKIPPED
+from headworks._audit_counting.outcomes import CONSUMED
 from headworks._choice import choice
 from headworks._kafka.bootstrap import BootstrapServers
 from headworks._settings import resolve
@@ -52,7 +52,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class Consumer(MessageLoop[T]):
+class Consumer(LastMessage[T]):
     """Iterates over the messages of topics as a member of `group`; also by `async for`.
 
     Give one of `events`, `topics`, and `matching`. `events` are generated classes: the consumer
@@ -76,9 +76,7 @@ class Consumer(MessageLoop[T]):
     and `application` names this program there.
     """
 
-    skipped = 0  # messages that were skipped, or written to a dead-letter topic
     skipped_damaged = 0  # offsets of damaged record batches that were skipped
-    _last: confluent_kafka.Message | None = None  # given out, not marked as processed yet
     _is_first = True  # whether closing this stream closes what its siblings share
 
     @overload
@@ -162,8 +160,8 @@ class Consumer(MessageLoop[T]):
             config=self._watch.config,
         )
         self._membership: Membership = self._join(membership, zookeeper)
-        audited = (application or group, state_dir, events, audit_every)
-        self._audit_tier = self._count(registry_url, *audited, wanted=audit)
+        counted = (self._group_config.client, registry_url, group, application or group, state_dir)
+        self._audit_tier = AuditTier(*counted, events, every=audit_every) if audit else None
         self._outcomes = MessageOutcomes(self._group_config, policy, self._audit_tier)
         self._error_events = ErrorEvents(
             *(self._brokers, self._watch, self._group_config.reader, self._audit_tier, skip_damaged)
@@ -176,9 +174,16 @@ class Consumer(MessageLoop[T]):
         DamagedBatchError for a damaged record batch unless `skip_damaged` is set, and
         UnreachableError if no broker answers.
         """
-        self._mark_processed()
+        last = self._last
+        if last is not None:  # `_mark_processed` without its calls, because every message is here
+            self._last = None
+            if self._audit_tier is not None:
+                self._audit_tier.processed(last, CONSUMED)
+            self._membership.processed(last)
         while True:
-            raw = self._next(timeout)
+            raw = self._membership.next(timeout)
+            if raw is None or raw.error() is not None:
+                raw = self._after_event(raw, timeout)
             if raw is None:
                 return None
             try:
@@ -214,53 +219,9 @@ class Consumer(MessageLoop[T]):
                 return found
         return self.poll(max(0.0, deadline - time.monotonic()))
 
-    def reject(self, reason: str, error: BaseException | None = None) -> None:
-        """Write the last message to the dead-letter topic, and count it as dead.
-
-        Use it for a message that decodes but that the application cannot handle. The class of
-        `error` is a header, by which `headworks dead-letter` finds it. Raises UsageError if there
-        is no such message, and UnreachableError if the broker does not acknowledge it.
-        """
-        if self._last is None:
-            raise UsageError("there is no message to reject", fix="reject the one that poll gave")
-        exception = None if error is None else type(error).__name__
-        outcome = self._outcomes.write_dead(self._last, reason, exception)
-        self.skipped += 1
-        self._mark_processed(outcome)
-
-    def _put_off(self, delay: int, count: int) -> None:
-        """Write the last message to the retry topic of a delay in seconds, and count it."""
-        assert self._last is not None
-        self._mark_processed(self._outcomes.put_off(self._last, delay, count))
-
-    def _return_last(self) -> None:
-        """Return the last message again, once its partition is resumed, and pause that."""
-        assert self._last is not None
-        place = Partition(self._last.topic() or "", self._last.partition() or 0)
-        offset, self._last = self._last.offset() or 0, None
-        self._membership.resume(place, offset, processed=False)
-        self._membership.set_paused([place], paused=True)
-
     def _retry_sources(self, redriven: dict[str, str]) -> dict[str, str]:
         """Return the topic of each retry topic that this consumer reads."""
         return redriven
-
-    def pause(self, partitions: Sequence[Partition]) -> None:
-        """Return no message of these partitions until `resume`; the member keeps them.
-
-        A partition that moves to another member and back is no longer paused. Partitions of other
-        members are ignored.
-        """
-        self._membership.set_paused(partitions, paused=True)
-
-    def resume(self, partitions: Sequence[Partition]) -> None:
-        """Return messages of paused partitions again."""
-        self._membership.set_paused(partitions, paused=False)
-
-    def skip(self) -> None:
-        """Count the last message as skipped; it is processed."""
-        self.skipped += self._last is not None
-        self._mark_processed(SKIPPED)
 
     def rewind(self, to: SeekTarget) -> None:
         """Continue from an end, a time, or offsets in the partitions of this member.
@@ -322,26 +283,6 @@ class Consumer(MessageLoop[T]):
                     self._audit_tier.close()
                 self._brokers.close()
 
-    def _drop_last(self) -> None:
-        """Leave the message whose processing raised unprocessed."""
-        self._last = None
-
-    def _count(
-        self,
-        registry: str,
-        application: str,
-        state_dir: Path | str | None,
-        events: Sequence[type],
-        every: float,
-        *,
-        wanted: bool,
-    ) -> AuditTier | None:
-        config, state = self._group_config, Path(state_dir or _default_state_dir())
-        if not wanted:
-            return None
-        about = (config.client, registry, config.group, application, state, events)
-        return AuditTier(*about, every=every)
-
     def _join(self, membership: str, zookeeper: str | None) -> Membership:
         try:
             create_missing(self._group_config.client, self._group_config.sources)
@@ -352,10 +293,10 @@ class Consumer(MessageLoop[T]):
             self._brokers.close()
             raise
 
-    def _next(self, timeout: float) -> confluent_kafka.Message | None:
-        raw = self._membership.next(timeout)
-        if raw is not None and raw.error() is None:
-            return raw
+    def _after_event(
+        self, raw: confluent_kafka.Message | None, timeout: float
+    ) -> confluent_kafka.Message | None:
+        """Handle events of librdkafka; return the message after them, if there is one in time."""
         if raw is None and not self._brokers.followed:  # else ZooKeeper names other brokers
             self._membership.use(self._watch.check)
         deadline = time.monotonic() + timeout
@@ -372,11 +313,13 @@ class Consumer(MessageLoop[T]):
             self._membership.put_back(raw)
             raise
         self.skipped += 1
+        if self._is_shared:
+            self._membership.hand_over(raw)  # it ends behind the messages before it
         self._outcomes.end(raw, self._membership, outcome)
 
-    def _mark_processed(self, outcome: int = CONSUMED) -> None:
+    def _mark_processed(self) -> None:
         if self._last is not None:
-            self._outcomes.end(self._last, self._membership, outcome)
+            self._outcomes.end(self._last, self._membership)
             self._last = None
 
     @property
@@ -391,8 +334,3 @@ class Consumer(MessageLoop[T]):
         sibling._outcomes = self._outcomes.copy()
         sibling._is_first = False
         return sibling
-
-
-def _default_state_dir() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "headworks" / "consumer"

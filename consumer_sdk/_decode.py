@@ -56,8 +56,10 @@ class Decoder:
     ) -> None:
         self._registry = registry
         self._subject = subject_of(topic)
-        # Schema id and decoding function by the header of the message.
-        self._decoders: dict[bytes, tuple[int, Decode]] = {}
+        # Decoding function and schema id by the header of the message.
+        self._decoders: dict[bytes, tuple[Decode, int]] = {}
+        # The same with the schema's version, once that was asked for.
+        self._versioned: dict[bytes, tuple[Decode, int, int | None]] = {}
         # The version of each schema id in the topic's subject.
         self._versions: dict[int, int | None] = {}
         # Makes the decoding function of a writer's schema.
@@ -74,16 +76,33 @@ class Decoder:
         Raises FramingError if the value is not framed, DecodeError if the bytes do not fit the
         schema, and UnreachableError if the schema is not cached and no registry answers.
         """
-        head = value[:HEADER_SIZE]
-        found = self._decoders.get(head)
-        if found is None:
-            schema_id, _ = unframe(value)
-            found = self._decoders[head] = schema_id, self._fetch(schema_id)
-        schema_id, decode = found
+        decode, schema_id = self._find(value)
         try:
             return decode(value, HEADER_SIZE), schema_id
         except _BAD_DATA as error:
             raise self._error(value[HEADER_SIZE:], schema_id, error) from error
+
+    def decode_with_version(self, value: bytes) -> tuple[Any, int, int | None]:
+        """Return what `decode` returns, and the schema's version in the topic's subject."""
+        head = value[:HEADER_SIZE]
+        found = self._versioned.get(head)
+        if found is None:
+            event, schema_id = self.decode(value)
+            self._versioned[head] = (*self._decoders[head], self.version(schema_id))
+            return event, schema_id, self.version(schema_id)
+        decode, schema_id, version = found
+        try:
+            return decode(value, HEADER_SIZE), schema_id, version
+        except _BAD_DATA as error:
+            raise self._error(value[HEADER_SIZE:], schema_id, error) from error
+
+    def _find(self, value: bytes) -> tuple[Decode, int]:
+        head = value[:HEADER_SIZE]
+        found = self._decoders.get(head)
+        if found is None:
+            schema_id, _ = unframe(value)
+            found = self._decoders[head] = self._fetch(schema_id), schema_id
+        return found
 
     def version(self, schema_id: int) -> int | None:
         """Return the version of a schema in the topic's subject; None if it has none there."""

@@ -4,7 +4,8 @@ Rules:
 
 - A message is processed when its handler returned, or when its failure was dealt with. A handler
   that is stopped in a pause between two attempts leaves its message to the next member.
-- One message at a time is handled, in the order of its partition. More processes share the work.
+- By default one message at a time is handled, in the order of its partition. With `concurrency` or
+  batches, `_dispatch` hands messages out.
 - If every handler is a plain function, no event loop is started. Beside a coroutine function, plain
   functions run in a thread.
 - An error that no policy takes ends `run`, or is logged at once and raised when `lifespan` ends.
@@ -17,16 +18,19 @@ import inspect
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeVar, Unpack
 
+from consumer_sdk._attempts import Attempts, StoppedError
 from consumer_sdk._consumer import Consumer
+from consumer_sdk._dispatch import Dispatch
 from consumer_sdk._message import Message
 from consumer_sdk._options import ConsumerOptions
+from consumer_sdk._outcomes import HANDLED
 from consumer_sdk._poison import OnPoison
+from consumer_sdk._retry import BatchLimits, Handler, Retries, handler_of
 from consumer_sdk._retrying_consumer import PutOff, RetryingConsumer
 from consumer_sdk._tracing import traced
 from headworks._choice import choice
@@ -36,68 +40,6 @@ from headworks.errors import UsageError
 T = TypeVar("T")
 R = TypeVar("R")
 _log = logging.getLogger("headworks.consumer")
-_STOP_TURN_SECONDS = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """How often and when a handler that raised is called again, with the same message.
-
-    The first pause is `pause` seconds. Each further one is twice as long, up to `longest_pause`.
-    All pauses together must be shorter than `max.poll.interval.ms`. After them, the message is put
-    off by each delay of `later`, in whole seconds, and attempted again after each. Meanwhile others
-    are handled. Exceptions in `never` are not retried.
-    """
-
-    attempts: int = 3
-    pause: float = 0.5
-    longest_pause: float = 30.0
-    never: tuple[type[Exception], ...] = ()
-    later: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.attempts < 1 or self.pause < 0 or self.longest_pause < 0:
-            raise UsageError(
-                f"a Retry has {self.attempts} attempts and pauses of {self.pause} to"
-                f" {self.longest_pause} s",
-                fix="give at least one attempt, and pauses of at least 0",
-            )
-        if not all(isinstance(delay, int) and delay > 0 for delay in self.later):
-            raise UsageError(
-                f"a Retry has the delays {self.later!r}",
-                fix="give whole seconds of at least 1, such as later=(60, 600)",
-            )
-
-    def pause_after(self, attempt: int, error: Exception) -> float | None:
-        """Return the seconds until the next attempt; None if there is none."""
-        if attempt >= self.attempts or isinstance(error, self.never):
-            return None
-        return float(min(self.longest_pause, self.pause * 2 ** (attempt - 1)))
-
-    def delay_after(self, count: int, error: Exception) -> int | None:
-        """Return by how many seconds a message is put off that was put off `count` times."""
-        if count >= len(self.later) or isinstance(error, self.never):
-            return None
-        return self.later[count]
-
-
-Retries = Retry | Mapping[type[Exception], Retry]
-_ONCE = Retry(attempts=1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Handler:
-    function: Callable[[Message[Any]], Any]
-    retries: Mapping[type[Exception], Retry]
-    then: OnPoison
-
-    def retry(self, error: Exception) -> Retry:
-        """Return the policy for an error: that of its first listed class."""
-        return next((r for cls, r in self.retries.items() if isinstance(error, cls)), _ONCE)
-
-
-class _StoppedError(Exception):
-    """The application stops in a pause between two attempts."""
 
 
 class Consumers:
@@ -110,32 +52,60 @@ class Consumers:
     def __init__(self, *, group: str, **options: Unpack[ConsumerOptions]) -> None:
         self._group = group
         self._options = options
-        self._handlers: dict[type, _Handler] = {}
+        self._handlers: dict[type, Handler] = {}
         self._consumer: Consumer[Any] | None = None  # while it runs
         self._waiting: PutOff
+        self._attempts: Attempts
         self._stopping = threading.Event()
 
     def on(
-        self, cls: type[T], *, retry: Retries | None = None, then: OnPoison = OnPoison.STOP
+        self,
+        cls: type[T],
+        *,
+        retry: Retries | None = None,
+        then: OnPoison = OnPoison.STOP,
+        concurrency: int = 1,
     ) -> Callable[[Callable[[Message[T]], R]], Callable[[Message[T]], R]]:
         """Register the decorated function, plain or `async`, as the handler of an event class.
 
         After the last attempt that `retry` gives (default: the only one), `then` decides. STOP
         raises, SKIP counts the message, and DEAD_LETTER writes it to the dead-letter topic. `retry`
         may be a dict of them by exception class: the first class that fits counts.
+
+        With `concurrency`, up to so many messages are handled at once. Those of one key are handled
+        one after the other, in their order.
         """
-        event_type(cls)
-        retries = {Exception: retry} if isinstance(retry, Retry) else dict(retry or {})
-        policy = choice(OnPoison, then, "then")
 
         def register(function: Callable[[Message[T]], R]) -> Callable[[Message[T]], R]:
-            if cls in self._handlers:
-                raise UsageError(
-                    f"{cls.__name__} has a handler already", fix="register one for each class"
-                )
-            self._handlers[cls] = _Handler(traced(function), retries, policy)
+            handler = handler_of(traced(function), retry, policy, concurrency=concurrency)
+            self._register(cls, handler)
             return function
 
+        policy = self._check(cls, then)
+        return register
+
+    def on_batch(
+        self,
+        cls: type[T],
+        *,
+        size: int = 100,
+        seconds: float = 1.0,
+        retry: Retries | None = None,
+        then: OnPoison = OnPoison.STOP,
+    ) -> Callable[[Callable[[list[Message[T]]], R]], Callable[[list[Message[T]]], R]]:
+        """Register the decorated function as the handler of batches of an event class.
+
+        It is called with `size` messages, or with those that arrived within `seconds` of the first.
+        After the last attempt that `retry` gives, it is called once with each message alone. `then`
+        decides about the messages that fail again.
+        """
+
+        def register(function: Callable[[list[Message[T]]], R]) -> Callable[[list[Message[T]]], R]:
+            limits = BatchLimits(size, seconds)
+            self._register(cls, handler_of(function, retry, policy, batch=limits))
+            return function
+
+        policy = self._check(cls, then)
         return register
 
     def run(self, consumer: Consumer[Any] | None = None) -> None:
@@ -145,7 +115,7 @@ class Consumers:
         """
         before = self._catch_signals()
         try:
-            with suppress(_StoppedError), self._open(consumer) as opened:
+            with suppress(StoppedError), self._open(consumer) as opened:
                 if any(inspect.iscoroutinefunction(h.function) for h in self._handlers.values()):
                     asyncio.run(self._work_async(opened))
                 else:
@@ -161,7 +131,7 @@ class Consumers:
 
         At the end, the current message is handled first. An error of a handler is raised then.
         """
-        with suppress(_StoppedError):
+        with suppress(StoppedError):
             async with self._open(None) as consumer:
                 working = asyncio.create_task(self._work_async(consumer))
                 working.add_done_callback(_log_error)
@@ -178,6 +148,19 @@ class Consumers:
         if self._consumer is not None:
             self._consumer.stop()
 
+    @staticmethod
+    def _check(cls: type, then: OnPoison) -> OnPoison:
+        """Return the policy of a handler; raise for a class that is no event, or a wrong policy."""
+        event_type(cls)
+        return choice(OnPoison, then, "then")
+
+    def _register(self, cls: type, handler: Handler) -> None:
+        if cls in self._handlers:
+            raise UsageError(
+                f"{cls.__name__} has a handler already", fix="register one for each class"
+            )
+        self._handlers[cls] = handler
+
     def _open(self, given: Consumer[Any] | None) -> Consumer[Any]:
         if not self._handlers:
             raise UsageError("there is no handler", fix="register one with @app.on(EventClass)")
@@ -188,6 +171,7 @@ class Consumers:
         }
         self._consumer = given or RetryingConsumer(later, self._group, self._options)
         self._waiting = PutOff(self._consumer)
+        self._attempts = Attempts(self._stopping, self._waiting.count)
         return self._consumer
 
     def _catch_signals(self) -> dict[int, Any]:
@@ -200,104 +184,40 @@ class Consumers:
 
         return {each: signal.signal(each, handle) for each in (signal.SIGTERM, signal.SIGINT)}
 
+    @property
+    def _runs_beside(self) -> bool:
+        """Whether any handler takes batches, or several messages at once."""
+        return any(h.concurrency > 1 or h.batch is not None for h in self._handlers.values())
+
+    def _dispatch(self, consumer: Consumer[Any]) -> Dispatch:
+        waiting, attempts = self._waiting, self._attempts
+        return Dispatch(consumer, waiting, self._handlers, attempts, self._stopping)
+
     def _work(self, consumer: Consumer[Any]) -> None:
+        if self._runs_beside:
+            self._dispatch(consumer).run()
+            return
         for message in self._waiting.messages():
             handler = self._handlers[type(message.event)]
             try:
                 handler.function(message)
             except Exception as error:
-                self._retry(consumer, handler, message, error)
-
-    def _retry(
-        self, consumer: Consumer[Any], handler: _Handler, message: Message[Any], error: Exception
-    ) -> None:
-        """Attempt a message again."""
-        attempt = 1
-        while (pause := self._pause(handler, message, attempt, error)) is not None:
-            if self._stopping.wait(pause):
-                raise _StoppedError
-            try:
-                handler.function(message)
-            except Exception as again:
-                error, attempt = again, attempt + 1
-            else:
-                return
-        self._give_up(consumer, handler, message, error, attempt)
+                ending = self._attempts.retry(handler, message, error)
+                if ending is not HANDLED:
+                    consumer._end_last(ending)
 
     async def _work_async(self, consumer: Consumer[Any]) -> None:
-        async for message in self._waiting.amessages():
-            handler = self._handlers[type(message.event)]
-            await self._attempt_async(consumer, handler, message)
-
-    async def _attempt_async(
-        self, consumer: Consumer[Any], handler: _Handler, message: Message[Any]
-    ) -> None:
-        attempt, function = 1, handler.function
-        while True:
-            try:
-                if inspect.iscoroutinefunction(function):
-                    await function(message)
-                else:
-                    await asyncio.to_thread(function, message)
-            except Exception as error:
-                pause = self._pause(handler, message, attempt, error)
-                if pause is None:
-                    failed = handler, message, error, attempt
-                    await asyncio.to_thread(self._give_up, consumer, *failed)
-                    return
-            else:
-                return
-            attempt += 1
-            await self._sleep(pause)
-
-    async def _sleep(self, seconds: float) -> None:
-        deadline = asyncio.get_running_loop().time() + seconds
-        while (left := deadline - asyncio.get_running_loop().time()) > 0:
-            if self._stopping.is_set():
-                raise _StoppedError
-            await asyncio.sleep(min(left, _STOP_TURN_SECONDS))
-
-    def _pause(
-        self, handler: _Handler, message: Message[Any], attempt: int, error: Exception
-    ) -> float | None:
-        retry = handler.retry(error)
-        pause = retry.pause_after(attempt, error)
-        if pause is not None:
-            _log.warning(
-                "%s partition %d offset %d: attempt %d of %d failed, the next is in %.1f s: %r",
-                *(message.topic, message.partition, message.offset),
-                *(attempt, retry.attempts, pause, error),
-            )
-        return pause
-
-    def _give_up(
-        self,
-        consumer: Consumer[Any],
-        handler: _Handler,
-        message: Message[Any],
-        error: Exception,
-        attempts: int,
-    ) -> None:
-        """Put a message off after its last attempt in place, or end it by the policy."""
-        count = self._waiting.count(message)
-        delay = handler.retry(error).delay_after(count, error)
-        if delay is not None:
-            _log.warning(
-                "%s partition %d offset %d: the next attempt is in %d s: %r",
-                *(message.topic, message.partition, message.offset, delay, error),
-            )
-            consumer._put_off(delay, count + 1)
+        if self._runs_beside:
+            await self._dispatch(consumer).run_async()
             return
-        if handler.then is OnPoison.STOP:
-            raise error
-        if handler.then is OnPoison.SKIP:
-            consumer.skip()
-        else:
-            times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
-            consumer.reject(f"{type(error).__name__}: {error} (after {times})", error)
+        async for message in self._waiting.messages_async():
+            handler = self._handlers[type(message.event)]
+            (ending,) = await self._attempts.handle_async(handler, [message])
+            if ending is not HANDLED:
+                await asyncio.to_thread(consumer._end_last, ending)
 
 
 def _log_error(working: asyncio.Task[None]) -> None:
     error = None if working.cancelled() else working.exception()
-    if error is not None and not isinstance(error, _StoppedError):
+    if error is not None and not isinstance(error, StoppedError):
         _log.error("the handlers stopped", exc_info=error)

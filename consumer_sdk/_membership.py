@@ -46,6 +46,16 @@ class Membership(Protocol):
     def put_back(self, message: confluent_kafka.Message) -> None:
         """Return this message again from the following `next`."""
 
+    def hand_over(self, message: confluent_kafka.Message) -> None:
+        """Let this message be handled beside others; `processed` may then come in any order.
+
+        Messages that were handed over are committed up to the first that is not processed. From the
+        first call on, that holds for every message of this membership.
+        """
+
+    def begin(self, message: confluent_kafka.Message) -> bool:
+        """Return whether a message that was handed over may be handled: it may have been lost."""
+
     def processed(self, message: confluent_kafka.Message) -> None:
         """Mark this message as processed, so that it may be committed."""
 

@@ -7,6 +7,8 @@ it counts.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import confluent_kafka
 
 from consumer_sdk._audit_tier import AuditTier
@@ -15,6 +17,30 @@ from consumer_sdk._membership import Membership
 from consumer_sdk._poison import OnPoison, stopped_at
 from headworks._audit_counting.outcomes import CONSUMED, DEAD, RETRIED, SKIPPED
 from headworks.errors import HeadworksError
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a message ends: `outcome` is an index of OUTCOMES, and the rest is for some of them."""
+
+    outcome: int = CONSUMED
+    reason: str = ""  # of a dead letter, and the class of the error behind it
+    exception: str | None = None
+    delay: int = 0  # seconds by which a message is put off, for the `count`-th time
+    count: int = 0
+
+    @property
+    def writes(self) -> bool:
+        """Whether the message is written to another topic."""
+        return self.outcome in (DEAD, RETRIED)
+
+    @property
+    def skips(self) -> bool:
+        """Whether the group goes on without it."""
+        return self.outcome in (DEAD, SKIPPED)
+
+
+HANDLED = Ending()
 
 
 class MessageOutcomes:
@@ -34,20 +60,19 @@ class MessageOutcomes:
             self._audit.processed(raw, outcome)
         group.processed(raw)
 
-    def write_dead(self, raw: confluent_kafka.Message, reason: str, exception: str | None) -> int:
-        """Write a message to the dead-letter topic, and return its outcome."""
-        self._dead_letters.send(raw, reason, exception)
-        return DEAD
-
-    def put_off(self, raw: confluent_kafka.Message, delay: int, count: int) -> int:
-        """Write a message to the retry topic of a delay in seconds, and return its outcome."""
-        self._dead_letters.put_off(raw, delay, count, self._audit)
-        return RETRIED
+    def end_as(self, raw: confluent_kafka.Message, group: Membership, ending: Ending) -> None:
+        """Write a message where its ending wants it, and end it."""
+        if ending.outcome == DEAD:
+            self._dead_letters.send(raw, ending.reason, ending.exception)
+        elif ending.outcome == RETRIED:
+            self._dead_letters.put_off(raw, ending.delay, ending.count, self._audit)
+        self.end(raw, group, ending.outcome)
 
     def of_poison(self, raw: confluent_kafka.Message, error: HeadworksError) -> int:
         """Return the outcome of a message that cannot be decoded, by `on_poison`, or raise."""
         if self._on_poison is OnPoison.STOP:
             raise stopped_at(raw, error) from error
         if self._on_poison is OnPoison.DEAD_LETTER:
-            return self.write_dead(raw, error.message, type(error).__name__)
+            self._dead_letters.send(raw, error.message, type(error).__name__)
+            return DEAD
         return SKIPPED

@@ -57,25 +57,37 @@ class PutOff:
             yield from self._consumer
             return
         while not self._consumer._ended:
-            self._resume_due()
-            message = self._consumer.poll(POLL_SECONDS)
-            if message is not None and self._is_due(message):
+            message = self.next(POLL_SECONDS)
+            if message is not None:
                 yield message
 
-    async def amessages(self) -> AsyncIterator[Message[Any]]:
+    async def messages_async(self) -> AsyncIterator[Message[Any]]:
         """Yield messages without blocking the event loop."""
         if not self._sources:
             async for message in self._consumer:
                 yield message
             return
         while not self._consumer._ended:
-            self._resume_due()
-            found = await self._consumer.apoll(POLL_SECONDS)
-            if found is not None and self._is_due(found):
+            found = await self.next_async(POLL_SECONDS)
+            if found is not None:
                 yield found
+
+    def next(self, timeout: float) -> Message[Any] | None:
+        """Return the next message that is due; None if none arrives within `timeout` seconds."""
+        self._resume_due()
+        message = self._consumer.poll(timeout)
+        return message if message is not None and self._is_due(message) else None
+
+    async def next_async(self, timeout: float) -> Message[Any] | None:
+        """Do what `next` does, but let the event loop run meanwhile."""
+        self._resume_due()
+        message = await self._consumer.apoll(timeout)
+        return message if message is not None and self._is_due(message) else None
 
     def _is_due(self, message: Message[Any]) -> bool:
         """Return whether a message may be handled now; pause its partition if not."""
+        if message.topic not in self._sources:
+            return True
         due = due_of(message, self._sources) / 1000
         if due <= time.time():
             return True

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Any, cast
+from typing import Any
 
 import confluent_kafka
 
 from consumer_sdk._decode import DecodeError, Decoder
-from consumer_sdk._message import Deleted, Message
+from consumer_sdk._message import Deleted, Message, new_message
 from headworks.codec import event_type
 from headworks.registry_client import RegistryClient
 
@@ -57,7 +57,7 @@ class TopicDecoders:
 
     def message(self, raw: confluent_kafka.Message) -> Message[Any]:
         """Return a message with its event; DecodeError or FramingError if it has none."""
-        topic, value = raw.topic() or "", raw.value()
+        topic, value, headers = raw.topic() or "", raw.value(), raw.headers()
         decoder = self._decoders.get(topic)
         if decoder is None:
             source = self._sources.get(topic, topic)
@@ -66,18 +66,17 @@ class TopicDecoders:
         if value is None:
             event, schema_id, version = self._deleted(topic, raw.key()), _NO_SCHEMA, None
         else:
-            event, schema_id = decoder.decode(value)
-            version = decoder.version(schema_id)
-        return Message(
-            event=event,
-            topic=topic,
-            partition=raw.partition() or 0,
-            offset=raw.offset() or 0,
-            timestamp=raw.timestamp()[1],
-            key=raw.key(),
-            headers=tuple(cast("list[tuple[str, bytes | None]]", raw.headers() or [])),
-            schema_id=schema_id,
-            schema_version=version,
+            event, schema_id, version = decoder.decode_with_version(value)
+        return new_message(
+            event,
+            topic,
+            raw.partition(),
+            raw.offset(),
+            raw.timestamp()[1],
+            raw.key(),
+            tuple(headers) if headers else (),
+            schema_id,
+            version,
         )
 
     def _deleted(self, topic: str, key: bytes | None) -> Deleted[Any]:

@@ -1,12 +1,17 @@
 """Spans around handlers, as children of the span in which the event was sent.
 
-Rules: there are none unless OpenTelemetry is installed. Each attempt has a span, which records the
-error that the handler raised.
+Rules:
+
+- There are none unless OpenTelemetry is installed. Each attempt has a span, which records the error
+  that the handler raised.
+- A message without headers has none until a tracer provider is set. Such a span would record
+  nothing and continue no trace, and it costs more than everything else that a message needs.
 """
 
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import wraps
@@ -16,6 +21,8 @@ from consumer_sdk._message import Message
 
 R = TypeVar("R")
 _Handler = Callable[[Message[Any]], R]
+_Span = Callable[[Message[Any]], AbstractContextManager[object]]
+_LOOK_EVERY_SECONDS = 1.0  # for a tracer provider that is set later
 
 
 def traced(function: _Handler[R]) -> _Handler[R]:
@@ -23,10 +30,13 @@ def traced(function: _Handler[R]) -> _Handler[R]:
     span = _span_maker()
     if span is None:
         return function
+    recording = _Recording()
     if inspect.iscoroutinefunction(function):
 
         @wraps(function)
         async def handle_async(message: Message[Any]) -> Any:
+            if not message.headers and not recording.is_on:
+                return await function(message)
             with span(message):
                 return await function(message)
 
@@ -34,13 +44,33 @@ def traced(function: _Handler[R]) -> _Handler[R]:
 
     @wraps(function)
     def handle(message: Message[Any]) -> R:
+        if not message.headers and not recording.is_on:
+            return function(message)
         with span(message):
             return function(message)
 
     return handle
 
 
-def _span_maker() -> Callable[[Message[Any]], AbstractContextManager[object]] | None:
+class _Recording:
+    """Whether a tracer provider is set. The question costs too much to ask for every message."""
+
+    def __init__(self) -> None:
+        self._found = False
+        self._due = 0.0  # the monotonic time of the next look
+
+    @property
+    def is_on(self) -> bool:
+        """Whether spans are recorded."""
+        if not self._found and (now := time.monotonic()) >= self._due:
+            from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
+
+            self._found = not isinstance(get_tracer_provider(), ProxyTracerProvider)
+            self._due = now + _LOOK_EVERY_SECONDS
+        return self._found
+
+
+def _span_maker() -> _Span | None:
     try:
         from opentelemetry.propagate import extract
         from opentelemetry.trace import SpanKind, get_tracer

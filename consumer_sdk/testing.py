@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from consumer_sdk._consumer import Consumer
 from consumer_sdk._message import Message, Partition
 from consumer_sdk._offsets import SeekTarget
+from consumer_sdk._outcomes import Ending
+from headworks._audit_counting.outcomes import DEAD, RETRIED
 from headworks.codec import EventType
 from headworks.errors import UsageError
 
@@ -73,10 +75,26 @@ class ReplayingConsumer(Consumer[T]):
         """Return messages of these partitions again."""
         self._paused -= set(partitions)
 
-    def _put_off(self, delay: int, count: int) -> None:  # noqa: ARG002
+    def _end_last(self, ending: Ending) -> None:
         assert self._given is not None
-        self.put_off.append((self._given, delay))
+        self._end(self._given, ending)
         self._given = None
+
+    def _hand_over(self) -> Any:
+        message, self._given = self._given, None
+        return message
+
+    def _begin(self, ticket: Any) -> bool:
+        return ticket is not None
+
+    def _end(self, ticket: Any, ending: Ending) -> None:
+        self.skipped += ending.skips
+        if ending.outcome == DEAD:
+            self.rejected.append((ticket, ending.reason))
+        elif ending.outcome == RETRIED:
+            self.put_off.append((ticket, ending.delay))
+        elif not ending.skips:
+            self.processed.append(ticket)
 
     def rewind(self, to: SeekTarget) -> None:
         """Continue from an end, a time, or the offset of a partition."""

@@ -21,6 +21,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 from consumer_sdk._application_thread import ApplicationThread
 from consumer_sdk._damage import is_stale
 from consumer_sdk._fetch_buffer import FetchBuffer, FetchLimits
+from consumer_sdk._in_flight import HANDED_BACK_SECONDS, InFlight
 from consumer_sdk._membership import OnPartitions, Start
 from consumer_sdk._message import Partition
 from consumer_sdk._offsets import offsets_of
@@ -63,6 +64,8 @@ class ZooKeeperStream:
         self._fetched = FetchBuffer(limits)
         self._sought: dict[Partition, int] = {}  # where reading began, or was moved to last
         self._closed = False
+        # The messages that are handled beside each other; None while it is one at a time.
+        self._in_flight: InFlight | None = None
         self.client = KafkaConsumer(properties)
 
     @property
@@ -128,8 +131,25 @@ class ZooKeeperStream:
         if Partition(message.topic() or "", message.partition() or 0) in self._assigned:
             self._fetched.messages.appendleft(message)
 
+    def hand_over(self, message: confluent_kafka.Message) -> None:
+        """See `Membership`."""
+        if self._in_flight is None:
+            self._in_flight = InFlight(self._store)
+        if Partition(message.topic() or "", message.partition() or 0) in self._assigned:
+            self._in_flight.add(message)
+
+    def begin(self, message: confluent_kafka.Message) -> bool:
+        """See `Membership`."""
+        return self._in_flight is not None and self._in_flight.begin(message)
+
     def processed(self, message: confluent_kafka.Message) -> None:
         """See `Membership`."""
+        if self._in_flight is None:
+            self._store(message)
+        else:
+            self._in_flight.finish(message)
+
+    def _store(self, message: confluent_kafka.Message) -> None:
         partition = Partition(message.topic() or "", message.partition() or 0)
         with self._handover.lock:
             if partition in self._handover.reading:  # otherwise its new owner repeats the message
@@ -138,6 +158,8 @@ class ZooKeeperStream:
     def move(self, offsets: Mapping[Partition, int], *, commit: bool) -> None:
         """See `Membership`."""
         self._fetched.discard(set(offsets))
+        if self._in_flight is not None:
+            self._in_flight.release(offsets, 0.0)
         for partition, offset in offsets.items():
             self.client.seek(TopicPartition(*partition, offset))
         self._sought |= offsets
@@ -165,6 +187,9 @@ class ZooKeeperStream:
         self.client.incremental_unassign([place])  # a seek fails after `auto.offset.reset=error`
         self.client.incremental_assign([place])
         self._sought[partition] = offset
+        if self._in_flight is not None:
+            self._in_flight.forget_from(partition, offset)
+            processed = processed and not self._in_flight.has(partition)
         with self._handover.lock:
             if processed and partition in self._handover.reading:
                 self._handover.processed[partition] = offset
@@ -239,6 +264,9 @@ class ZooKeeperStream:
             for partition in partitions:
                 self._sought.pop(partition, None)
             self.client.incremental_unassign(ours)
+            if self._in_flight is not None:
+                wait = 0.0 if self._closed else HANDED_BACK_SECONDS
+                self._in_flight.release(partitions, wait)
             if self._on_revoked is not None:
                 self._on_revoked(partitions)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +13,7 @@ from consumer_sdk import Consumer
 from consumer_sdk._application_thread import ApplicationThread
 from consumer_sdk._broker_membership import BrokerMembership
 from consumer_sdk._fetch_buffer import FetchBuffer, FetchLimits
+from consumer_sdk._handed_out import HandedOut
 
 pytestmark = pytest.mark.unit
 
@@ -53,8 +53,7 @@ def _reading(fetches: _Fetches) -> Any:
     membership.client, membership._fetched = fetches, FetchBuffer(FetchLimits())
     membership._application = ApplicationThread()
     membership._turn, membership.calls = membership._application.turn, 0
-    membership._in_hand = membership._failure = None
-    membership._to_store = deque()
+    membership._handed_out, membership._failure = HandedOut(), None
     membership._is_held, membership._is_left, membership.polls = False, False, 0
     consumer._membership, consumer._audit_tier, consumer._last = membership, None, None
     consumer._decoders = SimpleNamespace(message=lambda raw: f"message {raw.number}")

@@ -1,0 +1,101 @@
+"""The messages that the application has, and the offsets of those that it has processed.
+
+Rules:
+
+- A message is processed only while its partition is this member's. The new owner repeats others.
+- One message at a time is handed out, until the first is handed over. From then on, each is
+  handled beside others, and the offsets follow what is finished without a gap (`_in_flight`).
+- Offsets are collected, and stored with the next fetch or before a commit: once for each partition.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException
+
+from consumer_sdk._in_flight import HANDED_BACK_SECONDS, InFlight
+from consumer_sdk._message import Partition
+
+_HANDED_BACK_PAUSE_SECONDS = 0.005
+
+
+class HandedOut:
+    """The messages of one member; `current` is the last one that it returned."""
+
+    def __init__(self) -> None:
+        # None once its partition is lost, and once it is processed.
+        self.current: confluent_kafka.Message | None = None
+        self._in_flight: InFlight | None = None  # None while it is one message at a time
+        self._processed: deque[confluent_kafka.Message] = deque()
+        self._handing = threading.Lock()  # while the current message is handed over
+
+    def hand_over(self, message: confluent_kafka.Message) -> None:
+        """See `Membership`."""
+        if self._in_flight is None:
+            self._in_flight = InFlight(self._processed.append)
+        with self._handing:
+            if self.current is message:  # else a rebalance revoked it
+                self._in_flight.add(message)
+                self.current = None
+
+    def begin(self, message: confluent_kafka.Message) -> bool:
+        """See `Membership`."""
+        return self._in_flight is not None and self._in_flight.begin(message)
+
+    def processed(self, message: confluent_kafka.Message) -> None:
+        """See `Membership`."""
+        if self._in_flight is not None:
+            self._in_flight.finish(message)
+        elif self.current is message:
+            self._processed.append(message)
+            self.current = None
+
+    def store(self, client: confluent_kafka.Consumer) -> None:
+        """Store the offset of the last message that was processed in each partition."""
+        last = {}
+        while self._processed:
+            message = self._processed.popleft()
+            last[message.topic(), message.partition()] = message
+        for message in last.values():
+            try:
+                client.store_offsets(message)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._STATE:  # a rebalance revoked the partition
+                    raise
+
+    def is_unfinished(self, partition: Partition) -> bool:
+        """Return whether a message of a partition is handled beside others."""
+        return self._in_flight is not None and self._in_flight.has(partition)
+
+    def forget_from(self, partition: Partition, offset: int) -> None:
+        """Forget the messages that are fetched again, because reading goes on at an offset."""
+        if self._in_flight is not None:
+            self._in_flight.forget_from(partition, offset)
+
+    def forget(self, partitions: Collection[Partition]) -> None:
+        """Forget partitions at once: reading goes on elsewhere in them."""
+        if self._in_flight is not None:
+            self._in_flight.release(partitions, 0.0)
+
+    def take_back(
+        self, gone: Collection[Partition], is_busy: Callable[[], bool], *, is_closing: bool
+    ) -> None:
+        """Wait a moment for the messages that are handled, and forget the partitions.
+
+        `is_busy` returns whether another thread can be handling the current message. A member that
+        is closing waits for none.
+        """
+        seconds = 0.0 if is_closing else HANDED_BACK_SECONDS
+        message, deadline = self.current, time.monotonic() + seconds
+        if message is not None and (message.topic(), message.partition()) in gone:
+            while self.current is message and time.monotonic() < deadline and is_busy():
+                time.sleep(_HANDED_BACK_PAUSE_SECONDS)
+            with self._handing:
+                self.current = None
+        if self._in_flight is not None:
+            self._in_flight.release(gone, max(0.0, deadline - time.monotonic()))
