@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -208,6 +206,7 @@ def redrive(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Send dead letters back, to their topic or to one group alone; exit 1 if some are left."""
+    from consumer_sdk._audit_tier import default_state_dir
     from consumer_sdk._dead_letters.redrive import Redrive, RedriveOptions, check_target
     from headworks._kafka.client_properties import client_properties
 
@@ -222,8 +221,8 @@ def redrive(
         maximum=sending.maximum,
         name=sending.name,
     )
-    state = _state_dir()
-    found = Redrive(options, client_properties(address), resolve("registry", registry), state)
+    client = client_properties(address)
+    found = Redrive(options, client, resolve("registry", registry), default_state_dir())
     where = topic if sending.to_group is None else f"group {sending.to_group} alone"
     if dry_run or not yes:
         report = found.preview()
@@ -312,8 +311,3 @@ def _place(text: str) -> tuple[int, int]:
 
 def _letters_text(number: int) -> str:
     return "1 dead letter" if number == 1 else f"{number:,} dead letters"
-
-
-def _state_dir() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "headworks" / "consumer"

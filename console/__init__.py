@@ -8,7 +8,8 @@
 
 Rules:
 
-- The console only reads. It uses the other parts through their public reading functions.
+- The console only reads, with one exception: a user who may write a topic can send its dead letters
+  back. It uses the other parts through their public reading functions.
 - It keeps no state that could disagree with theirs.
 - Everything that it shows came from outside (docs, messages, names), so it is escaped.
 """

@@ -46,7 +46,7 @@ class AuditTier:
         *,
         every: float,
     ) -> None:
-        folder = Path(state_dir or _default_state_dir())
+        folder = Path(state_dir or default_state_dir())
         self._ids = EventSchemaIds(registry, folder)
         self._classes = {event_type(cls).topic: cls for cls in events}
         # The reader's schema id by topic, and when one that is unknown is looked up again.
@@ -116,6 +116,7 @@ class AuditTier:
         self._publisher.close()
 
 
-def _default_state_dir() -> Path:
+def default_state_dir() -> Path:
+    """Return the folder of the counts, unless the application names another."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "headworks" / "consumer"

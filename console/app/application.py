@@ -25,7 +25,12 @@ from starlette.types import ASGIApp
 
 from headworks._console.app.guard import ConsoleMiddleware, authenticate, refusal_response
 from headworks._console.app.page import Page, respond
-from headworks._console.app.request import PageNotFoundError, PageRequest, read_form
+from headworks._console.app.request import (
+    ActionForbiddenError,
+    PageNotFoundError,
+    PageRequest,
+    read_form,
+)
 from headworks._console.app.routes import AS_CSV, SCREENS, WITH_FORM
 from headworks._console.app.view_log import ViewLog
 from headworks._console.app.visibility import ALL_VISIBLE
@@ -122,6 +127,8 @@ def _problem(error: HeadworksError) -> Page:
     """Return the page of an error."""
     if isinstance(error, PageNotFoundError):
         status, title = 404, "Not found"
+    elif isinstance(error, ActionForbiddenError):
+        status, title = 403, "Forbidden"
     elif isinstance(error, UnreachableError | RefusedError):
         status, title = 503, "Unavailable"
     else:
@@ -139,7 +146,7 @@ def _http_error(request: Request, error: Exception) -> Response:
     request.state.visibility = ALL_VISIBLE
     if error.status_code == 405:
         problem: HeadworksError = UsageError(
-            f"the console only reads, and refuses {request.method}"
+            f"this page of the console only reads, and refuses {request.method}"
         )
     else:
         problem = PageNotFoundError(f"there is no page {request.url.path}", fix="start at /")

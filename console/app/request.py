@@ -25,6 +25,10 @@ class PageNotFoundError(HeadworksError):
     """The requested thing does not exist or is not visible; the reader cannot tell which."""
 
 
+class ActionForbiddenError(HeadworksError):
+    """The principal may see a thing, and may not change it."""
+
+
 @dataclass(frozen=True, slots=True)
 class PageRequest:
     """One request for a page."""

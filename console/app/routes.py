@@ -12,6 +12,7 @@ from typing import Final
 from headworks._console.app.audit_routes import audit, audits, home, usage, window
 from headworks._console.app.chart_routes import charts, charts_of_group, span_of
 from headworks._console.app.commands import gate_command, headworks
+from headworks._console.app.dead_letter_routes import dead_letters
 from headworks._console.app.lineage_routes import lineage
 from headworks._console.app.load_routes import loads, quarantine, run, table
 from headworks._console.app.message_routes import message, messages
@@ -193,6 +194,7 @@ SCREENS: Final[dict[str, Callable[[PageRequest], Page]]] = {
     "/search": search_everything,
     "/topics/{topic}/charts": charts,
     "/topics/{topic}/lineage": lineage,
+    "/topics/{topic}/dead-letters": dead_letters,
     "/topics/{topic}/messages": messages,
     "/topics/{topic}/messages/{partition}/{offset}": message,
     "/schemas": schemas,
@@ -206,5 +208,5 @@ SCREENS: Final[dict[str, Callable[[PageRequest], Page]]] = {
 }
 # Screens that are also CSV, under the same path with `.csv`.
 AS_CSV: Final = frozenset({"/topics/{topic}/messages"})
-# Screens that take a form, which may be too long for an address.
-WITH_FORM: Final = frozenset({"/try"})
+# Screens that take a form: it may be too long for an address, or it sends dead letters back.
+WITH_FORM: Final = frozenset({"/try", "/topics/{topic}/dead-letters"})

@@ -36,5 +36,12 @@ class Visibility:
         """Return whether a subject is visible, with its schemas."""
         return self.permission.may(Role.READER, name)
 
+    def may_redrive(self, topic: str) -> bool:
+        """Return whether the principal may send dead letters back: only where users are known."""
+        permission, resource = self.permission, ResourceType.TOPICS
+        return permission.grants is not None and all(
+            permission.has(role, topic, resource) for role in (Role.READER, Role.WRITER)
+        )
+
 
 ALL_VISIBLE = Visibility(EVERYTHING_ALLOWED)

@@ -10,6 +10,7 @@ from typing import Any
 
 from hadoop_loader._storage.filesystem import AnyPath
 from headworks._console.sources.audits import AuditReader
+from headworks._console.sources.dead_letters import DeadLetterDesk
 from headworks._console.sources.governance import GovernanceReader
 from headworks._console.sources.groups import GroupReader
 from headworks._console.sources.loads import LoadReader
@@ -54,6 +55,7 @@ class Sources:
         )
         background = RegistryClient(endpoints.registry, timeout=_BACKGROUND_TIMEOUT_SECONDS)
         self.governance = GovernanceReader(endpoints.schemas)
+        self.dead_letters = DeadLetterDesk(endpoints.bootstrap, endpoints.registry)
         self.messages = MessageReader(endpoints.bootstrap, self.registry)
         self.audits = AuditReader(endpoints.audit_store, now=now)
         self.subjects = Poller("registry", SubjectReader(background), interval=5.0)
