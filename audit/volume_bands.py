@@ -3,8 +3,9 @@
 The usual volume of a window of ten minutes is the median of the same window in the last five weeks.
 It is corrected by how the last three days and the last three hours differed from it, and also by
 the last three hours alone, so that a season or a new timetable is no finding for long. A drop must
-be one from the lower of the two, and a rise one from the higher. A change of daylight saving time moves it by an
-hour, when the day before shows so. The residual of a window is the logarithm of counted / usual.
+be one from the lower of the two, and a rise one from the higher. A change of daylight saving time
+moves it by an hour, when the day before shows so. The residual of a window is the logarithm of
+counted / usual.
 
 A window alone rarely proves a drop by a third. So the residuals are added up (a cumulative sum),
 less an allowance for each window. The volume is unusual when a sum passes its limit. The limit
@@ -42,7 +43,7 @@ _UNKNOWN = -1.0
 _SHIFTS = (-_HOUR, 0, _HOUR)
 _SHIFT_MEMORY = 1 / _DAY
 _SHIFT_GAIN = 0.8  # another shift must be this much better than none
-_ALLOWED_DROP, _ALLOWED_RISE = 0.1, 0.35
+_ALLOWED_DROP, _ALLOWED_RISE = 0.1, 0.25
 _MIN_LIMIT, _COUNTING_LIMIT, _MAD_LIMIT = 0.15, 5.0, 3.5
 _MAX_OVER_LIMIT = 0.35  # of a sum, so that it falls soon after the volume is usual again
 _MAD_TO_DEVIATION = 1.4826

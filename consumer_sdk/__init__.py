@@ -1,6 +1,6 @@
 """The consumer SDK: an iterator over messages, decoded to generated classes.
 
-Public: this module and `testing`. Behind it:
+Public: this module, `testing`, and `prometheus`. Behind it:
 
 - `_consumer`: the iterating member of a group. `_loop`: its iteration. `_message`: the messages
   that it yields. `_last_message`: how the application ends the last one.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Unpack, overload
@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 import confluent_kafka
 
 from consumer_sdk._arguments import check_member, check_sources
-from consumer_sdk._audit_tier import AuditTier
+from consumer_sdk._audit_tier import AuditTier, default_state_dir
 from consumer_sdk._decode import DecodeError
 from consumer_sdk._error_events import ErrorEvents
 from consumer_sdk._fetch_buffer import FetchLimits
@@ -247,6 +247,11 @@ class Consumer(LastMessage[T]):
     def assignment(self) -> list[Partition]:
         """The partitions that this member reads now."""
         return self._membership.assignment
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """The messages that this process ended, of all streams: by `consumed`, `skipped`, ..."""
+        return self._outcomes.totals
 
     def commit(self) -> None:
         """Commit all messages up to the last one that was returned, and wait for the commit."""

@@ -7,6 +7,7 @@ it counts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import confluent_kafka
@@ -15,8 +16,10 @@ from consumer_sdk._audit_tier import AuditTier
 from consumer_sdk._group_config import GroupConfig
 from consumer_sdk._membership import Membership
 from consumer_sdk._poison import OnPoison, stopped_at
-from headworks._audit_counting.outcomes import CONSUMED, DEAD, RETRIED, SKIPPED
+from headworks._audit_counting.outcomes import CONSUMED, DEAD, OUTCOMES, RETRIED, SKIPPED
 from headworks.errors import HeadworksError
+
+_ENDS = (CONSUMED, SKIPPED, DEAD, RETRIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +52,24 @@ class MessageOutcomes:
     def __init__(self, config: GroupConfig, on_poison: OnPoison, audit: AuditTier | None) -> None:
         self._config, self._on_poison, self._audit = config, on_poison, audit
         self._dead_letters = config.dead_letter_writer()
+        self._ended = dict.fromkeys(_ENDS, 0)  # of this thread, which alone writes it
+        self._threads = [self._ended]
 
     def copy(self) -> MessageOutcomes:
         """Return the outcomes of another thread."""
-        return MessageOutcomes(self._config, self._on_poison, self._audit)
+        made = MessageOutcomes(self._config, self._on_poison, self._audit)
+        self._threads.append(made._ended)
+        made._threads = self._threads
+        return made
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """The messages of all threads by the name of their outcome."""
+        return {OUTCOMES[end]: sum(one[end] for one in self._threads) for end in _ENDS}
 
     def end(self, raw: confluent_kafka.Message, group: Membership, outcome: int = CONSUMED) -> None:
         """Count a message, and let the group commit it."""
+        self._ended[outcome] += 1
         if self._audit is not None:
             self._audit.processed(raw, outcome)
         group.processed(raw)

@@ -14,8 +14,10 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from consumer_sdk import Consumer, OnPoison, Partition
+from consumer_sdk.prometheus import ConsumerCollector
 from headworks._audit.reader import read_ledger
 from headworks._audit_counting import publishing
 from headworks._audit_counting.outcomes import CONSUMED
@@ -270,6 +272,11 @@ def test_a_group_counts_itself_into_the_audit(
         found = 0
         while found < 10 or reading.skipped < 2:
             found += reading.poll(5.0) is not None
+        page = CollectorRegistry()
+        page.register(ConsumerCollector(reading, application="test"))
+    counted = 'headworks_consumer_messages_total{application="test",outcome="%s"} %s'
+    text = generate_latest(page).decode()
+    assert all(counted % one in text for one in (("consumed", "10.0"), ("skipped", "2.0")))
     ledger = read_ledger(broker.address, registry.url)
     rows = ledger.balances(f"consumer:g-{topic.name}", topic.name)
     timed = [row for row in rows if row.delivered]

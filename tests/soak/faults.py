@@ -6,6 +6,7 @@ a file named
 - `full`: nothing can be written to a log, and of what is tried half is written first; nor can a
   folder be made;
 - `broken`: nothing can be flushed;
+- `slow`: a flush takes two seconds;
 - `nameless`: no folder can be flushed, nor a small file, so that no new name is surely on disk.
 """
 
@@ -14,12 +15,16 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
+
+_SLOW_SECONDS = 2.0
 
 
 def _inject(folder: Path) -> None:
     full, broken, nameless = folder / "full", folder / "broken", folder / "nameless"
+    slow = folder / "slow"
     really_write, really_sync, really_name = os.pwritev, os.fdatasync, os.fsync
     really_make_folder = os.mkdir
 
@@ -38,6 +43,8 @@ def _inject(folder: Path) -> None:
     def sync(fd: int) -> None:
         if broken.exists():
             raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if slow.exists():
+            time.sleep(_SLOW_SECONDS)
         really_sync(fd)
 
     def name(fd: int) -> None:

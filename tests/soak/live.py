@@ -77,13 +77,6 @@ class Installation:
         with urllib.request.urlopen(f"http://{self.console}{path}", timeout=60) as answer:
             return json.load(answer)["data"]
 
-    def query(self, expression: str) -> list[dict[str, Any]]:
-        """Return the samples of a PromQL expression now."""
-        asked = urllib.parse.urlencode({"query": expression})
-        with urllib.request.urlopen(f"http://{self.prometheus}/api/v1/query?{asked}") as answer:
-            found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-            return found
-
     def alerts(self) -> list[dict[str, Any]]:
         """Return Prometheus's alerts: firing ones, and those that wait for their `for`."""
         with urllib.request.urlopen(f"http://{self.prometheus}/api/v1/alerts") as answer:
@@ -94,21 +87,22 @@ class Installation:
 @contextmanager
 def installation(folder: Path, *, scrape_seconds: int = 5) -> Iterator[Installation]:
     """Yield a running installation with registered schemas, without loader and traffic."""
-    ports = [f"127.0.0.1:{port}" for port in free_ports(8)]
-    broker, registry, console, prometheus, load, mirror = ports[:6]
+    ports = [f"127.0.0.1:{port}" for port in free_ports(5)]
+    broker, registry, console, prometheus, load = ports[:5]
     first = _two_free_ports()
     metrics = {"broker": f"127.0.0.1:{first}", "audit": f"127.0.0.1:{first + 1}"}
-    metrics |= {"load": load, "mirror": mirror}
+    metrics["load"] = load
     folder.mkdir(parents=True, exist_ok=True)
     one = Installation(folder, broker, registry, console, metrics, prometheus)
     try:
         up = ["up", "--data-dir", str(folder / "data"), "--broker", broker, "--registry", registry]
         one.start("up", "cli", *up, "--console", console, "--metrics", metrics["broker"])
-        _until_answered(f"http://{console}/home.json")
+        until_answered(f"http://{console}/home.json")
         client = RegistryClient(f"http://{registry}")
         for subject, text in SCHEMAS.items():
             client.register(subject, text)
-        watching = _start_prometheus(one, scrape_seconds)
+        targets = {**metrics, "registry": registry}
+        watching = start_prometheus(folder / "prometheus", prometheus, targets, scrape_seconds)
         try:
             yield one
         finally:
@@ -128,11 +122,11 @@ def _two_free_ports() -> int:
                 return port
 
 
-def _start_prometheus(one: Installation, seconds: int) -> subprocess.Popen[bytes]:
-    place = one.folder / "prometheus"
+def start_prometheus(
+    place: Path, address: str, targets: Mapping[str, str], seconds: int
+) -> subprocess.Popen[bytes]:
+    """Start Prometheus at an address, over the shipped rules and these servers by name."""
     shutil.copytree(RULES, place / "alerts", dirs_exist_ok=True)
-    targets = {**one.metrics, "registry": one.registry}
-    del targets["mirror"]
     configs = [{"targets": [at], "labels": {"server": name}} for name, at in targets.items()]
     document = {
         "global": {"scrape_interval": f"{seconds}s", "evaluation_interval": f"{seconds}s"},
@@ -143,13 +137,22 @@ def _start_prometheus(one: Installation, seconds: int) -> subprocess.Popen[bytes
     command = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
     with (place / "log").open("wb") as log:
         started = subprocess.Popen(
-            [*command, f"--web.listen-address={one.prometheus}"], cwd=place, stderr=log, stdout=log
+            [*command, f"--web.listen-address={address}"], cwd=place, stderr=log, stdout=log
         )
-    _until_answered(f"http://{one.prometheus}/-/ready")
+    until_answered(f"http://{address}/-/ready")
     return started
 
 
-def _until_answered(url: str) -> None:
+def ask_prometheus(address: str, expression: str) -> list[dict[str, Any]]:
+    """Return the samples of a PromQL expression now."""
+    asked = urllib.parse.urlencode({"query": expression})
+    with urllib.request.urlopen(f"http://{address}/api/v1/query?{asked}", timeout=60) as answer:
+        found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+        return found
+
+
+def until_answered(url: str) -> None:
+    """Wait until a server answers."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
