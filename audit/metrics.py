@@ -20,6 +20,7 @@ from headworks._audit.results import TierState, TimeToComplete
 from headworks._audit.states import DEFINITIONS
 from headworks._audit.store import AuditStore
 from headworks._audit.store.aggregate import PRODUCER_TIER
+from headworks._audit.thresholds import stored_thresholds
 from headworks._audit_counting import WINDOW_MS
 
 _PREFIX = "headworks_audit"
@@ -50,6 +51,7 @@ class MetricsSnapshot:
 def take_snapshot(store: AuditStore, now: int, found: Sequence[AuditFinding]) -> MetricsSnapshot:
     """Read all figures from the store."""
     since, tiers = now - _DAY_MS, []
+    due = now - WINDOW_MS + 1 - stored_thresholds(store).complete_within_ms
     for state in queries.tiers(store):
         rows = []
         if state.tier != PRODUCER_TIER:
@@ -59,8 +61,8 @@ def take_snapshot(store: AuditStore, now: int, found: Sequence[AuditFinding]) ->
                 state,
                 total(rows),
                 tuple(row for row in rows[:_MAX_WORST_TOPICS] if row.losses),
-                # Only ended windows: a current one may look complete by chance.
-                queries.time_to_complete(store, state.tier, since=since, until=now - WINDOW_MS + 1),
+                # Only windows that are due: a newer one waits for its load, which is no delay yet.
+                queries.time_to_complete(store, state.tier, since=since, until=due),
             )
         )
     holes = queries.holes(store)

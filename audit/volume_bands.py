@@ -2,8 +2,8 @@
 
 The usual volume of a window of ten minutes is the median of the same window in the last five weeks.
 It is corrected by how the last three days and the last three hours differed from it, and also by
-the last three hours alone, so that a season or a new timetable is no finding for long. A drop must
-be one from the lower of the two, and a rise one from the higher. A change of daylight saving time
+the last three hours alone. So a season or a new timetable is no finding for long. A drop must be
+one from the lower of the two, and a rise one from the higher. A change of daylight saving time
 moves it by an hour, when the day before shows so. The residual of a window is the logarithm of
 counted / usual.
 

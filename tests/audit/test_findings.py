@@ -319,3 +319,18 @@ def test_ids_that_are_no_uuids_count_once_too(store: AuditStore) -> None:
     assert add(store, odd) == 1
     assert add(store, odd) == 0
     assert uuid.UUID(one.id)
+
+
+def test_a_window_that_waits_for_its_load_is_no_delay_yet(store: AuditStore) -> None:
+    for window, arrived in ((0, True), (1, False)):
+        add(store, increment("t", "producer", window, {"attempted": 9, "delivered": 9}, sent_at=1))
+        if arrived:
+            add(store, increment("t", "hadoop", window, {"loaded": 9}, sent_at=2))
+    end, patience = 2 * WINDOW, Thresholds().complete_within_ms
+
+    def seconds(now: int) -> float | None:
+        (tier,) = [one for one in take_snapshot(store, now, []).tiers if one.state.tier == "hadoop"]
+        return tier.time.p95
+
+    assert seconds(end + patience - 1) is not None
+    assert seconds(end + patience) is None  # it is due, and nothing of it arrived
