@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 import confluent_kafka
 
 from consumer_sdk._arguments import check_member, check_sources
-from consumer_sdk._audit_tier import AuditTier, default_state_dir
+from consumer_sdk._audit_tier import AuditTier
 from consumer_sdk._decode import DecodeError
 from consumer_sdk._error_events import ErrorEvents
 from consumer_sdk._fetch_buffer import FetchLimits
@@ -177,6 +177,7 @@ class Consumer(LastMessage[T]):
         last = self._last
         if last is not None:  # `_mark_processed` without its calls, because every message is here
             self._last = None
+            self._outcomes.ended[CONSUMED] += 1
             if self._audit_tier is not None:
                 self._audit_tier.processed(last, CONSUMED)
             self._membership.processed(last)

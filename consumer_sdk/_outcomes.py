@@ -52,13 +52,13 @@ class MessageOutcomes:
     def __init__(self, config: GroupConfig, on_poison: OnPoison, audit: AuditTier | None) -> None:
         self._config, self._on_poison, self._audit = config, on_poison, audit
         self._dead_letters = config.dead_letter_writer()
-        self._ended = dict.fromkeys(_ENDS, 0)  # of this thread, which alone writes it
-        self._threads = [self._ended]
+        self.ended = dict.fromkeys(_ENDS, 0)  # of this thread, which alone writes it
+        self._threads = [self.ended]
 
     def copy(self) -> MessageOutcomes:
         """Return the outcomes of another thread."""
         made = MessageOutcomes(self._config, self._on_poison, self._audit)
-        self._threads.append(made._ended)
+        self._threads.append(made.ended)
         made._threads = self._threads
         return made
 
@@ -69,7 +69,7 @@ class MessageOutcomes:
 
     def end(self, raw: confluent_kafka.Message, group: Membership, outcome: int = CONSUMED) -> None:
         """Count a message, and let the group commit it."""
-        self._ended[outcome] += 1
+        self.ended[outcome] += 1
         if self._audit is not None:
             self._audit.processed(raw, outcome)
         group.processed(raw)
