@@ -54,6 +54,8 @@ soak: $(READY)  ## the long proofs: kills, power cuts, fuzzing, generated schema
 	$(BIN)/python -m tests.soak mirror 200
 	$(BIN)/python -m tests.soak codec --minutes 10
 	$(BIN)/python -m tests.soak decoders --minutes 10
+	$(BIN)/python -m tests.soak readers 20000
+	$(BIN)/python -m tests.soak sanitized --minutes 10
 	$(BIN)/python -m tests.soak producer --minutes 30
 	$(BIN)/python -m tests.soak projection --minutes 10
 	$(BIN)/python -m tests.soak loader 200

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
+from headworks._native import COMPILED, decoder
 from headworks._wire import HEADER_SIZE, MAGIC
 
 Numbers = npt.NDArray[np.int64]
@@ -122,6 +123,9 @@ class MessageColumns(Sequence[FetchedMessage]):
 
     def schema_ids(self) -> Numbers:
         """Return the schema id before each value; NO_SCHEMA if there is none."""
+        if COMPILED:
+            spans = np.ascontiguousarray(self.values)
+            return np.frombuffer(decoder.find_ids(self.data, spans), np.int64)
         ids = np.full(len(self), NO_SCHEMA, np.int64)
         framed = np.flatnonzero(self.sizes >= HEADER_SIZE)
         starts = self.values[framed, 0]

@@ -1,31 +1,57 @@
-"""Which columns of a Parquet file get a dictionary: those whose values repeat.
+"""Which columns of a Parquet file get a dictionary, and which are compressed.
 
-Rules: a sample of the rows decides, for each leaf column. A dictionary of values that do not repeat
-costs time and bytes, and Parquet then drops it. Readers see no difference.
+Rules:
+
+- A sample of the rows decides, for each leaf column. Columns whose values repeat get a dictionary.
+  A dictionary of values that do not repeat costs time and bytes, and Parquet then drops it.
+- All columns are compressed, except those with a dictionary in a file of few rows. To compress a
+  page costs some 12 us whatever its size, which is a third of the time of such a file, and saves
+  5 % of its bytes.
+- Readers see no difference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+Codec = Literal["gzip", "brotli", "lz4", "zstd", "snappy", "none"]  # as pyarrow names them
+
 _SAMPLE_ROWS = 250
 _MAX_DISTINCT_SHARE = 0.5  # of the sample, at most
+_FEW_ROWS = 20_000
 
 
-def dictionary_columns(table: pa.Table) -> list[str]:
-    """Return Parquet's names of the leaf columns whose values repeat."""
+@dataclass(frozen=True, slots=True)
+class ColumnEncodings:
+    """Leaf columns, by Parquet's names: all, and those with a dictionary."""
+
+    leaves: tuple[str, ...]
+    dictionaries: tuple[str, ...]
+
+    def compression(self, rows: int) -> dict[str, Codec]:
+        """Return the compression of each leaf column of a file with so many rows."""
+        found: dict[str, Codec] = dict.fromkeys(self.leaves, "zstd")
+        if rows <= _FEW_ROWS:
+            found |= dict.fromkeys(self.dictionaries, "none")
+        return found
+
+
+def column_encodings(table: pa.Table) -> ColumnEncodings:
+    """Return how to write the leaf columns of a table."""
     sample = table.slice(0, _SAMPLE_ROWS).combine_chunks()
-    return [
-        path
-        for name, column in zip(table.column_names, sample.columns, strict=True)
-        for chunk in column.chunks
-        for path, values in _leaves(name, chunk)
-        if _count_distinct(values) <= _MAX_DISTINCT_SHARE * len(values)
-    ]
+    leaves: dict[str, bool] = {}  # whether the values repeat
+    for name, column in zip(table.column_names, sample.columns, strict=True):
+        for chunk in column.chunks or [pa.array([], column.type)]:
+            for path, values in _leaves(name, chunk):
+                leaves[path] = _count_distinct(values) <= _MAX_DISTINCT_SHARE * len(values)
+    return ColumnEncodings(
+        tuple(leaves), tuple(path for path, repeats in leaves.items() if repeats)
+    )
 
 
 def _leaves(path: str, array: Any) -> Iterator[tuple[str, Any]]:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from hadoop_loader._storage.failpoints import failpoint
 from hadoop_loader._storage.filesystem import AnyPath, open_for_write
 from hadoop_loader._storage.fsync import FsyncPool
-from hadoop_loader._storage.parquet_encodings import dictionary_columns
+from hadoop_loader._storage.parquet_encodings import ColumnEncodings, column_encodings
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ class Stager:
         self, topic: str, table: str, rows: pa.Table, days: Sequence[tuple[str, int, int]]
     ) -> None:
         """Write one file for each (day, first row, number of rows)."""
-        dictionaries = dictionary_columns(rows)
+        encodings = column_encodings(rows)
         for day, start, count in days:
             path = self.path()
             failpoint("writing")
             with open_for_write(path) as file:
-                write_parquet(rows.slice(start, count), file, dictionaries)
+                write_parquet(rows.slice(start, count), file, encodings)
                 size = file.tell()
             self._fsyncs.add(path)
             self.add(StagedFile(str(path), topic, table, day, path.name, count, size))
@@ -77,13 +77,13 @@ class Stager:
         return tuple(self._files)
 
 
-def write_parquet(rows: pa.Table, file: Any, dictionaries: list[str]) -> None:
-    """Write rows as Parquet, with page checksums; the columns in `dictionaries` use one."""
-    use: Any = dictionaries
+def write_parquet(rows: pa.Table, file: Any, encodings: ColumnEncodings) -> None:
+    """Write rows as Parquet, with page checksums."""
+    use: Any = list(encodings.dictionaries)
     pq.write_table(
         rows,
         file,
-        compression="zstd",
+        compression=encodings.compression(rows.num_rows),
         use_dictionary=use,
         store_schema=False,
         write_page_checksum=True,

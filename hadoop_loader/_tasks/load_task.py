@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,9 @@ from headworks._native import COMPILED
 from headworks._wire import FramingError, unframe
 from headworks.schema import Schema, governance_of, parse
 from headworks.schema._model import Record
+
+if TYPE_CHECKING:
+    from hadoop_loader._decode.event_times import EventTimes
 
 FLUSH_ROWS = 200_000
 FLUSH_QUARANTINED = 20_000
@@ -228,6 +231,7 @@ class TopicLoader:
         # Versions of the subject, by schema id.
         self._writers = {writer.schema_id: writer for writer in plan.writers}
         self._decoders: dict[int, ColumnDecoder] = {}  # by schema id
+        self._times: dict[int, EventTimes | None] = {}  # by schema id; None: not known beforehand
         self._columns = table_columns(self._reader)  # the table's data columns
         # Rows that are not written yet.
         self._batch = TopicBatch(
@@ -280,15 +284,15 @@ class TopicLoader:
     def _decode(self, schema_id: int, messages: MessageColumns) -> None:
         writer = self._writers[schema_id]
         if schema_id not in self._decoders:
-            self._decoders[schema_id] = ColumnDecoder(
-                self._parsed(writer.text),
-                self._reader,
-                columns=self._columns,
-                compiled=self._compiled,
-            )
+            self._add_decoder(writer)
+        order = self._order(schema_id, messages)
+        if order is not None:
+            messages = messages.where(order)
         starts, ends = messages.values[:, 0], messages.values[:, 1]
         arrays, errors = self._decoders[schema_id].decode_spans(messages.data, starts, ends)
         if errors:
+            if order is not None:  # they are quarantined in the order of the log
+                errors.sort(key=lambda error: order[error[0]])
             good = np.ones(len(messages), np.bool_)
             for at, reason in errors:
                 self._quarantine(messages[at], schema_id, reason)
@@ -302,6 +306,22 @@ class TopicLoader:
                 messages[at], schema_id, "the event time is not in the years 1 to 9999"
             )
         self._count(accepted.messages, writer.version, accepted.events)
+
+    def _add_decoder(self, writer: WriterSchema) -> None:
+        schema = self._parsed(writer.text)
+        self._decoders[writer.schema_id] = ColumnDecoder(
+            schema, self._reader, columns=self._columns, compiled=self._compiled
+        )
+        path = _event_time(self._reader)
+        if self._compiled and path is not None:
+            from hadoop_loader._decode.event_times import EventTimes
+
+            self._times[writer.schema_id] = EventTimes.of(schema, self._reader, path)
+
+    def _order(self, schema_id: int, messages: MessageColumns) -> Numbers | None:
+        """Return the order in which messages are decoded, None for theirs."""
+        times = self._times.get(schema_id)
+        return None if times is None else self._batch.order(times.read(messages))
 
     def _parsed(self, text: str) -> Schema:
         """Return a writer's schema, which is nearly always the reader's."""

@@ -34,6 +34,7 @@ enum {
     MAX_DEPTH = 1000, MAX_EVENT_DEPTH = 128, MAX_EMPTY_ITEMS = 100000, FEW_KEYS = 16, MIN_ROOM = 64,
     MAX_CHECK_DEPTH = 251,  /* the datum itself, and 250 records, arrays, and maps inside each other */
     UUID_SIZE = 16, UUID_TEXT_SIZE = 36, DECIMAL_SIZE = 16, MIN_RECORD_BYTES = 7,
+    CACHE_LINE = 64, PREFETCHED_BYTES = 512, AHEAD = 4,  /* datums */
     NO_VALUE = -1, NO_FRAME = -2, FRAME_SIZE = 5  /* the magic byte 0, and a schema id */
 };
 
@@ -819,6 +820,17 @@ static enum outcome fill_row(ColumnProgram *self, const unsigned char *at, const
     return outcome == READ && in.at != in.end ? BAD : outcome;
 }
 
+/* Ask for the bytes of a datum that is decoded soon: datums may be in another order than their bytes. */
+static inline void prefetch(const Py_buffer *data, int64_t start, int64_t end)
+{
+    const unsigned char *bytes = data->buf;
+    if (start < 0 || end > data->len)
+        return;
+    end = end - start > PREFETCHED_BYTES ? start + PREFETCHED_BYTES : end;
+    for (; start < end; start += CACHE_LINE)
+        __builtin_prefetch(bytes + start);
+}
+
 /* Fill the columns with the datums at `starts`..`ends`, and mark those that are bad. */
 static enum outcome fill_rows(
     ColumnProgram *self, const Py_buffer *data, const int64_t *starts, const int64_t *ends,
@@ -827,6 +839,8 @@ static enum outcome fill_rows(
     const unsigned char *bytes = data->buf;
     size_t rows = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
+        if (i + AHEAD < count)
+            prefetch(data, starts[i + AHEAD], ends[i + AHEAD]);
         const int whole = starts[i] >= 0 && starts[i] <= ends[i] && ends[i] <= data->len;
         const enum outcome outcome
             = whole ? fill_row(self, bytes + starts[i], bytes + ends[i]) : BAD;
@@ -1290,11 +1304,79 @@ static void ColumnProgram_dealloc(ColumnProgram *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
+/* ---- a number of each datum ---- */
+
+/* Fill `numbers` with what the last column takes from each datum at `starts`..`ends`. A datum that is
+ * bad gets the number before it. What follows the number is not read. */
+static enum outcome fill_numbers(
+    ColumnProgram *self, const Py_buffer *data, const int64_t *starts, const int64_t *ends,
+    Py_ssize_t count, int64_t *numbers)
+{
+    const unsigned char *bytes = data->buf;
+    struct column *column = &self->columns[self->width - 1];
+    int64_t number = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (starts[i] >= 0 && starts[i] <= ends[i] && ends[i] <= data->len) {
+            struct input in = {bytes + starts[i], bytes + ends[i], 0, 0, self->seed};
+            const enum outcome outcome = fill_value(&in, &self->nodes[0]);
+            if (outcome < READ)
+                return outcome;
+            if (outcome == READ && column->size)
+                memcpy(&number, column->cells, sizeof number);
+            empty_columns(self);
+        }
+        numbers[i] = number;
+    }
+    return READ;
+}
+
+static PyObject *peek_spans(
+    ColumnProgram *self, const Py_buffer *data, const Py_buffer *starts, const Py_buffer *ends)
+{
+    PyObject *made = PyByteArray_FromStringAndSize(NULL, starts->len);
+    if (made == NULL)
+        return NULL;
+    int64_t *numbers = (int64_t *)(void *)PyByteArray_AS_STRING(made);
+    enum outcome outcome;
+    self->busy = 1;
+    Py_BEGIN_ALLOW_THREADS
+    outcome = fill_numbers(self, data, starts->buf, ends->buf, starts->len / 8, numbers);
+    Py_END_ALLOW_THREADS
+    empty_columns(self);
+    self->busy = 0;
+    if (outcome == READ)
+        return made;
+    Py_DECREF(made);
+    return PyErr_NoMemory();
+}
+
+static PyObject *ColumnProgram_peek(ColumnProgram *self, PyObject *given)
+{
+    Py_buffer data, starts, ends;
+    PyObject *made = NULL;
+    if (!PyArg_ParseTuple(given, "y*y*y*", &data, &starts, &ends))
+        return NULL;
+    if (self->busy)
+        PyErr_SetString(PyExc_RuntimeError, "another thread decodes with this program");
+    else if (starts.len != ends.len || starts.len % 8)
+        PyErr_SetString(PyExc_ValueError, "starts and ends are numbers of 64 bits, as many of each");
+    else if (self->width == 0 || self->columns[self->width - 1].layout != WORD64)
+        PyErr_SetString(PyExc_ValueError, "the last column is not one of numbers of 64 bits");
+    else
+        made = peek_spans(self, &data, &starts, &ends);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&starts);
+    PyBuffer_Release(&ends);
+    return made;
+}
+
 static PyMethodDef ColumnProgram_methods[] = {
     {"decode", (PyCFunction)ColumnProgram_decode, METH_VARARGS,
      "The columns of the datums at (data, starts, ends), and the numbers of the bad ones."},
     {"check", (PyCFunction)ColumnProgram_check, METH_VARARGS,
      "The numbers of those values at (data, ids, spans) with a schema id that are not one datum."},
+    {"peek", (PyCFunction)ColumnProgram_peek, METH_VARARGS,
+     "The number that the last column takes from each of the datums at (data, starts, ends)."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1892,6 +1974,34 @@ static PyObject *find_frames(PyObject *Py_UNUSED(module), PyObject *given)
     return made;
 }
 
+/* Return the schema id before each value at (data, spans); -1 if there is none. */
+static PyObject *find_ids(PyObject *Py_UNUSED(module), PyObject *given)
+{
+    Py_buffer data, spans;
+    PyObject *made = NULL;
+    if (!PyArg_ParseTuple(given, "y*y*", &data, &spans))
+        return NULL;
+    const Py_ssize_t count = spans.len / 16;
+    const unsigned char *bytes = data.buf;
+    const int64_t *places = spans.buf;
+    if (spans.len % 16)
+        PyErr_SetString(PyExc_ValueError, "spans are numbers of 64 bits, two for each value");
+    else
+        made = PyByteArray_FromStringAndSize(NULL, count * 8);
+    int64_t *ids = made == NULL ? NULL : (int64_t *)(void *)PyByteArray_AS_STRING(made);
+    for (Py_ssize_t i = 0; made != NULL && i < count; i++) {
+        const int64_t start = places[2 * i], end = places[2 * i + 1];
+        ids[i] = -1;
+        if (start < 0 || end > data.len || end - start < FRAME_SIZE || bytes[start] != 0)
+            continue;
+        const unsigned char *id = bytes + start + 1;
+        ids[i] = (int64_t)id[0] << 24 | id[1] << 16 | id[2] << 8 | id[3];
+    }
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&spans);
+    return made;
+}
+
 /* ---- the module ---- */
 
 static PyMethodDef functions[] = {
@@ -1899,6 +2009,8 @@ static PyMethodDef functions[] = {
      "Where the records of (data, batches) are: the first broken batch or -1, and four arrays."},
     {"find_frames", find_frames, METH_VARARGS,
      "Schema ids and data of the keys and values of (data, records): four arrays, or None."},
+    {"find_ids", find_ids, METH_VARARGS,
+     "The schema id before each value of (data, spans): one array, -1 for none."},
     {NULL, NULL, 0, NULL},
 };
 

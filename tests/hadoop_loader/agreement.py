@@ -48,7 +48,7 @@ def agree(
     asked = seen = 0
     wrong: list[str] = []
     while asked < pairs and time.monotonic() - began < seconds and not wrong:
-        cases = [_plain_evolution(rng) for _ in range(min(50, pairs - asked))]
+        cases = [plain_evolution(rng) for _ in range(min(50, pairs - asked))]
         answers = oracle.ask_all(
             ("decode", compact(new), compact(old), str(data), str(rng.randrange(1 << 30)))
             for old, new in cases
@@ -61,17 +61,17 @@ def agree(
             written = [base64.b64decode(entry[0]) for entry in both]
             resolved = [base64.b64decode(entry[1]) for entry in both]
             seen += len(both)
-            expected = _rows(new, new, resolved, compiled=False)
+            expected = rows_of(new, new, resolved, compiled=False)
             wrong += [
                 f"{compact(old)} -> {compact(new)}: {found} instead of {expected}"
                 for compiled in (False, True)
-                if (found := _rows(old, new, written, compiled=compiled)) != expected
+                if (found := rows_of(old, new, written, compiled=compiled)) != expected
             ]
         asked += len(cases)
     return Report(asked, seen, time.monotonic() - began, tuple(wrong))
 
 
-def _plain_evolution(rng: random.Random) -> tuple[Json, Json]:
+def plain_evolution(rng: random.Random) -> tuple[Json, Json]:
     """Without logical types: Java's random numbers are no dates, and its bytes no decimals."""
     old, new = evolution(rng)
     return _plain(old), _plain(new)
@@ -87,7 +87,7 @@ def _plain(schema: Json) -> Json:
     return schema
 
 
-def _rows(old: Json, new: Json, data: list[bytes], *, compiled: bool) -> str:
+def rows_of(old: Json, new: Json, data: list[bytes], *, compiled: bool) -> str:
     decoder = ColumnDecoder(
         parse(json.dumps(old)), parse(json.dumps(new)), start=0, compiled=compiled
     )

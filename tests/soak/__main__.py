@@ -25,7 +25,9 @@ from tests.soak import (
     mirror,
     producers,
     projection,
+    readers,
     redrive,
+    sanitized,
     siege,
     slow_handlers,
     snapshots,
@@ -50,6 +52,7 @@ def main() -> int:
         ("redrive", "kill a redrive of 100,000 dead letters"),
         ("snapshots", "kill loaders that publish to Iceberg, and read every snapshot"),
         ("damage", "damage files at rest, and follow the way out that the program names"),
+        ("readers", "draw pairs of schemas, and read data beside Avro Java and fastavro"),
     ):
         one = proofs.add_parser(name, help=what)
         one.add_argument("count", type=int, help="how many times")
@@ -62,6 +65,7 @@ def main() -> int:
         ("codec", "draw schemas, and encode and decode events of them beside fastavro"),
         ("projection", "draw schemas, and project data of them beside Avro Java"),
         ("decoders", "damage data of drawn schemas, and decode it compiled and in Python"),
+        ("sanitized", "test and fuzz the C extensions under ASan and UBSan (needs gcc)"),
         ("producer", "hurt producers in every way, and count their messages"),
         ("healthy", "look at a healthy installation, of which nothing may be red"),
     ):
@@ -119,6 +123,8 @@ def _run(
         return codec.draw_schemas(folder, arguments.minutes * 60, seed)
     if arguments.proof == "decoders":
         return decoders.decode_damage(folder, arguments.minutes * 60, seed)
+    if arguments.proof == "sanitized":
+        return sanitized.fuzz_sanitized(folder, arguments.minutes * 60, seed)
     if arguments.proof == "projection":
         return projection.compare(folder, arguments.minutes * 60, seed)
     if arguments.proof == "producer":
@@ -145,6 +151,8 @@ def _run(
         return redrive.campaign(folder, arguments.count, seed)
     if arguments.proof == "mirror":
         return mirror.campaign(folder, arguments.count, seed)
+    if arguments.proof == "readers":
+        return readers.read_alike(folder, arguments.count, seed)
     if arguments.proof == "damage":
         return damage.campaign(folder, arguments.count, seed)
     if arguments.proof == "cluster":

@@ -1,12 +1,13 @@
 """The compiled decoders beside the generated Python, on damaged data of drawn pairs of schemas.
 
 Columns and events must be the same, and so must the numbers and reasons of the bad data, and the
-verdicts of `datum_check`. Run it
-with a decoder that was compiled with `-fsanitize=address,undefined` to find reads beyond a buffer.
+verdicts of `datum_check`. `python -m tests.soak sanitized` runs it with a decoder that was compiled
+with `-fsanitize=address,undefined`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
@@ -16,7 +17,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from consumer_sdk._generated_decoder import DATUM_ERRORS
+from consumer_sdk._generated_decoder import DATUM_ERRORS, Decode
 from hadoop_loader._decode.decoder import ColumnDecoder
 from hadoop_loader._fetch.messages import FetchedMessage, MessageColumns
 from headworks._decoding.datum_check import DatumCheck
@@ -44,7 +45,7 @@ def decode_damage(folder: Path, seconds: float, seed: int) -> Report:
             writer, reader = evolution(chance)
             good = [written(writer, value_of(writer, chance)) for _ in range(6)]
             data = [damaged(chance, chance.choice(good)) for _ in range(_DATA)]
-            report.counts["bad data"] += _compare_columns(writer, reader, data)
+            report.counts["bad data"] += compare_columns(writer, reader, data)
             for schema in (writer, reader):
                 report.counts["verdicts"] += compare_verdicts(schema, data)
             _compare_events(folder / str(number), writer, reader, data)
@@ -58,7 +59,8 @@ def decode_damage(folder: Path, seconds: float, seed: int) -> Report:
     return report
 
 
-def _compare_columns(writer: Any, reader: Any, data: list[bytes]) -> int:
+def compare_columns(writer: Any, reader: Any, data: list[bytes]) -> int:
+    """Compare the columns of data, and the reasons of the bad ones; return the number of those."""
     schemas = parse(json.dumps(writer)), parse(json.dumps(reader))
     messages = MessageColumns.of(FetchedMessage(0, 0, 0, None, datum) for datum in data)
     spans = messages.data, messages.values[:, 0], messages.values[:, 1]
@@ -98,9 +100,11 @@ def _text(array: Any) -> str:
 
 def _compare_events(folder: Path, writer: Any, reader: Any, data: list[bytes]) -> None:
     folder.mkdir(parents=True)
-    decode = decoder(folder, writer, reader)
+    compare_events(decoder(folder, writer, reader), data)
+
+
+def compare_events(decode: Decode, data: list[bytes]) -> None:
+    """Decode data with both forms (`tests.consumer_sdk.test_decoding.Both`), which must agree."""
     for datum in data:
-        try:
+        with contextlib.suppress(*DATUM_ERRORS, ArithmeticError):
             decode(datum, 0)
-        except (*DATUM_ERRORS, ArithmeticError):
-            continue

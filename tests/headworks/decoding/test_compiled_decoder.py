@@ -174,6 +174,31 @@ def test_two_threads_do_not_share_a_program() -> None:
     assert count << 16 in outcomes
 
 
+def test_a_number_is_peeked_at_and_nothing_behind_it_is_read() -> None:
+    nodes = (node("steps", (1, 2)), node("text", (), -1, -1), node("integer", (), 0, 64))
+    made = program(nodes, (LONG,), (0,))
+    data = b"\x02a\x0a" + b"\x02b\x0c" + b"garbage" + b"\x7f"
+    starts, ends = [0, 3, 13, -1, 3, 0], [3, 13, 14, 2, 99, 3]
+    found = made.peek(data, array("q", starts), array("q", ends))
+    assert memoryview(found).cast("q").tolist() == [5, 6, 6, 6, 6, 5]
+    with pytest.raises(ValueError, match="as many of each"):
+        made.peek(data, array("q", [0]), array("q"))
+    text = program((node("text", (), 0, -1),), (TEXT,), (0,))
+    with pytest.raises(ValueError, match="numbers of 64 bits"):
+        text.peek(data, array("q", [0]), array("q", [3]))
+
+
+def test_schema_ids_are_found_before_values_that_have_one() -> None:
+    data = b"\0\xff\xff\xff\xffx" + b"\1\0\0\0\7x"
+    spans = [0, 6, 0, 5, 0, 4, -1, -1, 6, 12, 8, 20, 7, 12]
+    found = decoder.find_ids(data, array("q", spans))
+    none = -1
+    expected = [2**32 - 1, 2**32 - 1, none, none, none, none, 7 << 8 | ord("x")]
+    assert memoryview(found).cast("q").tolist() == expected
+    with pytest.raises(ValueError, match="two for each value"):
+        decoder.find_ids(data, array("q", [0]))
+
+
 def test_want_of_memory_is_told_and_leaves_nothing() -> None:
     testcapi = pytest.importorskip("_testcapi")
     data = varint(30) + b"".join(varint(3) + b"%3d" % n + b"\2" for n in range(30)) + b"\0"

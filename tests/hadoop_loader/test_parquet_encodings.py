@@ -1,0 +1,72 @@
+"""How columns are written: dictionaries and compression by column, and the same rows back."""
+
+from __future__ import annotations
+
+import io
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hadoop_loader._storage.parquet_encodings import column_encodings
+from hadoop_loader._storage.staging import write_parquet
+
+pytestmark = pytest.mark.unit
+
+
+def rows(count: int) -> pa.Table:
+    names = [["a", "b", None][n % 3] for n in range(count)]
+    return pa.table(
+        {
+            "own": [str(uuid.UUID(int=n << 64 | n)) for n in range(count)],
+            "with.dot": pa.array([1] * count),
+            "person": [{"name": name, "tags": [name, "x"]} for name in names],
+            "by": pa.array([[("key", n)] for n in range(count)], pa.map_(pa.string(), pa.int64())),
+            "nothing": pa.nulls(count, pa.string()),
+            "none": pa.array([[]] * count, pa.list_(pa.float64())),
+        }
+    )
+
+
+def written(table: pa.Table) -> tuple[pa.Table, dict[str, tuple[str, bool]]]:
+    """The rows that are read back, and (codec, has a dictionary) of each leaf column."""
+    out = io.BytesIO()
+    write_parquet(table, out, column_encodings(table))
+    file: Any = pq.ParquetFile(io.BytesIO(out.getvalue()), page_checksum_verification=True)
+    group = file.metadata.row_group(0)
+    columns = map(group.column, range(group.num_columns))
+    found = {c.path_in_schema: (c.compression, c.has_dictionary_page) for c in columns}
+    return file.read(), found
+
+
+def test_repeated_values_get_a_dictionary_and_no_compression_in_a_small_file() -> None:
+    table = rows(300)
+    back, columns = written(table)
+    assert back.equals(table)
+    assert columns == {
+        "own": ("ZSTD", False),
+        "with.dot": ("UNCOMPRESSED", True),
+        "person.name": ("UNCOMPRESSED", True),
+        "person.tags.list.element": ("UNCOMPRESSED", True),
+        "by.key_value.key": ("UNCOMPRESSED", True),
+        "by.key_value.value": ("ZSTD", False),
+        "nothing": ("UNCOMPRESSED", True),
+        "none.list.element": ("UNCOMPRESSED", True),
+    }
+
+
+def test_every_column_of_a_large_file_is_compressed() -> None:
+    table = rows(20_001)
+    back, columns = written(table)
+    assert back.equals(table)
+    assert {codec for codec, _ in columns.values()} == {"ZSTD"}
+    assert columns["person.name"] == ("ZSTD", True)
+
+
+def test_a_table_without_rows() -> None:
+    out = io.BytesIO()
+    table = rows(3).slice(0, 0)
+    write_parquet(table, out, column_encodings(table))
+    assert pq.ParquetFile(io.BytesIO(out.getvalue())).read().equals(table)
