@@ -27,6 +27,7 @@ from pathlib import Path
 from headworks._atomic_file import sync_folder
 from headworks._broker.log.compaction_state import CompactedSegment, CompactionState, adopt
 from headworks._broker.log.config import LogConfig
+from headworks._broker.log.headers import read_headers
 from headworks._broker.log.index import GrowingIndex, MappedIndex
 from headworks._broker.log.kept_tails import keep_tail
 from headworks._broker.log.partition import LEADER_EPOCH, PartitionLog
@@ -37,7 +38,6 @@ from headworks._broker.log.recovery_point import LogPosition, RecoveryPoint
 from headworks._broker.log.segment import (
     NO_TIMESTAMP,
     LogSegment,
-    read_headers,
     salvage_fix,
     segment_path,
 )

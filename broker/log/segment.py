@@ -22,9 +22,10 @@ from pathlib import Path
 from headworks import _system_calls
 from headworks._atomic_file import sync_folder
 from headworks._broker.log.aborted_index import SUFFIX, AbortedIndex
+from headworks._broker.log.headers import find_header, read_headers
 from headworks._broker.log.index import INDEX_INTERVAL_BYTES, GrowingIndex, Index, MappedIndex
 from headworks._broker.log.open_file import SegmentFile
-from headworks._kafka.records.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX, MAGIC, Batch, Buffer
+from headworks._kafka.records.batch import Batch, Buffer
 from headworks.errors import CorruptError, RefusedError
 
 _log = logging.getLogger(__name__)
@@ -36,7 +37,6 @@ _LOST_FIX = (
     "find out who changed it. Stop the broker, and put the file back or restore it from a copy"
     " (docs/backup.md)"
 )
-_READ_AHEAD_BYTES = INDEX_INTERVAL_BYTES + HEADER_SIZE
 
 
 class FlushFailedError(RefusedError):
@@ -172,8 +172,11 @@ class LogSegment:
         """
         relative = offset - self.base_offset
         position, end = self._start_position(lambda index: index.at_offset(relative)), self.size
-        batch = sparse = None  # the latter may hold `offset` if the next batch starts after it
         expected = None if position else self.base_offset
+        found, position, expected = find_header(self.file.fd, position, end, offset, expected)
+        if found is not None:
+            return found
+        batch = sparse = None  # the latter may hold `offset` if the next batch starts after it
         for batch in read_headers(self.file.fd, position, end):
             if expected is not None and batch.base_offset != expected:
                 self._check_place(batch, expected)
@@ -361,27 +364,6 @@ class LogSegment:
         """Close the index and the file."""
         self.index.close()
         self.file.close()
-
-
-def read_headers(fd: int, position: int, end: int) -> Iterator[Batch]:
-    """Yield the batch headers of a file between `position` and `end`, in reads of about 4 KB.
-
-    Stop before the first header that is incomplete or impossible. Offsets are not checked.
-    """
-    window, window_start = b"", position
-    while end - position >= HEADER_SIZE:
-        inside = position - window_start
-        if inside + HEADER_SIZE > len(window):
-            window = os.pread(fd, min(_READ_AHEAD_BYTES, end - position), position)
-            window_start, inside = position, 0
-            if len(window) < HEADER_SIZE:
-                return
-        batch = Batch._make((*HEADER.unpack_from(window, inside), position))
-        size = LENGTH_PREFIX + batch.length
-        if batch.magic != MAGIC or size < HEADER_SIZE or position + size > end:
-            return
-        yield batch
-        position += size
 
 
 def _write_all(fd: int, buffers: Sequence[Buffer], position: int) -> int:
