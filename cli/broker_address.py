@@ -67,22 +67,20 @@ def missing_topic_error(topic: str, known: Iterable[str]) -> UsageError:
 
 def partition_offsets(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
     """Return the first offset of a partition, and the next one. Raises UnreachableError."""
-    from confluent_kafka import KafkaException, TopicPartition
-    from confluent_kafka import admin as kafka_admin
+    from headworks._kafka.log_offsets import EARLIEST, LATEST, list_offsets
 
-    specs: Any = kafka_admin
-    place = TopicPartition(topic, partition)
+    place = topic, partition
     admin = admin_client(bootstrap)
-    try:
-        first, end = (
-            admin.list_offsets({place: spec})[place].result(_TIMEOUT_SECONDS).offset
-            for spec in (specs.OffsetSpec.earliest(), specs.OffsetSpec.latest())
-        )
-    except KafkaException as error:
-        raise UnreachableError(
-            f"{topic} partition {partition} does not answer: {error.args[0].str()}",
-            fix="see `headworks topic describe`",
-        ) from None
+    found = []
+    for spec in (EARLIEST, LATEST):
+        listed = list_offsets(admin, [place], spec, timeout=_TIMEOUT_SECONDS)
+        for error in listed.errors.values():
+            raise UnreachableError(
+                f"{topic} partition {partition} does not answer: {error.args[0].str()}",
+                fix="see `headworks topic describe`",
+            )
+        found.append(listed.offsets[place])
+    first, end = found
     return first, end
 
 
