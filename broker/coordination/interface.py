@@ -170,6 +170,16 @@ class Coordination(Protocol):
         """Delete committed offsets of a group: those of `keys`, or all."""
 
     @property
+    def group_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """The configs of the groups that have own ones."""
+
+    async def change_group_configs(self, group: str, change: ConfigChange) -> None:
+        """Change the configs of a group; no configs are those of a group without own ones.
+
+        See `change_configs`.
+        """
+
+    @property
     def transactions(self) -> TransactionStore | None:
         """The transactions; None if this store has none, as that of a cluster."""
 

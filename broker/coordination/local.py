@@ -32,6 +32,8 @@ from headworks._broker.coordination.interface import (
     TopicExistsError,
     new_topic_id,
 )
+from headworks._broker.coordination.local_group_configs import TABLE as GROUP_CONFIG_TABLE
+from headworks._broker.coordination.local_group_configs import LocalGroupConfigs
 from headworks._broker.coordination.local_transactions import TABLES as TRANSACTION_TABLES
 from headworks._broker.coordination.local_transactions import LocalTransactions
 from headworks._broker.repeated_failure import RepeatedFailure
@@ -61,6 +63,7 @@ CREATE TABLE IF NOT EXISTS offsets (
 CREATE TABLE IF NOT EXISTS group_types (
     member_group TEXT PRIMARY KEY, protocol_type TEXT NOT NULL) WITHOUT ROWID;
 """
+_MORE_TABLES = f"{TRANSACTION_TABLES}{GROUP_CONFIG_TABLE}"
 _SELECT_TOPICS = "SELECT name, partitions, configs, deleting, topic_id FROM topics"
 _PRODUCER_ID_BLOCK = 1000
 _COMMITS = "commits"  # the fact that counts them
@@ -94,7 +97,7 @@ class LocalCoordination:
             row_checksums.prepare(self._db)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA fullfsync=ON")  # macOS only: past the disk's cache
-            self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES}{TRANSACTION_TABLES}")
+            self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES}{_MORE_TABLES}")
             self._add_missing_columns()
             row_checksums.protect(self._db)
             self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, '0')", (_COMMITS,))
@@ -113,6 +116,7 @@ class LocalCoordination:
         self.transactions = LocalTransactions(
             path, partial(self._transaction, durable=False), self._store_offsets
         )
+        self._group_configs = LocalGroupConfigs(self._db, self._transaction)
         self._typed_groups: set[str] = set()  # whose protocol type is stored
         if not adopting and self._logs and self._fact("cluster_id") is None:
             self._db.close()
@@ -317,6 +321,15 @@ class LocalCoordination:
                     "DELETE FROM offsets WHERE member_group = ? AND topic = ? AND partition = ?",
                     [(group, *key) for key in keys],
                 )
+
+    @property
+    def group_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """See `Coordination`."""
+        return self._group_configs.all
+
+    async def change_group_configs(self, group: str, change: ConfigChange) -> None:
+        """See `Coordination`."""
+        self._group_configs.change(group, change)
 
     async def close(self) -> None:
         """See `Coordination`."""

@@ -5,6 +5,7 @@ KIP-848, in which the broker assigns.
 """
 
 from headworks._broker.groups.assignors import ASSIGNORS
+from headworks._broker.groups.config import GROUP_CONFIGS, checked, default_of
 from headworks._broker.groups.consumer_group import ConsumerGroup, ConsumerGroupTimes
 from headworks._broker.groups.consumer_members import (
     ConsumerAnswer,
@@ -27,6 +28,7 @@ from headworks._broker.groups.topic_pattern import InvalidPatternError, TopicPat
 
 __all__ = [
     "ASSIGNORS",
+    "GROUP_CONFIGS",
     "ClassicGroup",
     "ClassicGroupMember",
     "ConsumerAnswer",
@@ -44,5 +46,7 @@ __all__ = [
     "SyncResponse",
     "TopicPattern",
     "TopicShape",
+    "checked",
+    "default_of",
     "subscribed_topics",
 ]

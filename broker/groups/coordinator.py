@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from headworks._broker.groups.config import times_of
 from headworks._broker.groups.consumer_group import ConsumerGroup, ConsumerGroupTimes
 from headworks._broker.groups.consumer_members import (
     JOINING_EPOCH,
@@ -85,6 +86,7 @@ class GroupCoordinator:
         self.clock = clock
         self._call_at = call_at
         self._settings = settings or GroupSettings()
+        self._own_times: dict[str, ConsumerGroupTimes] = {}  # of groups that have own configs
         self._new_id = new_id or _random_id  # makes a member id from a client id
         self._timers: dict[str, Timer] = {}  # the next deadline of each group
         self._sizes: dict[str, int] = {}  # bytes of each group
@@ -92,6 +94,22 @@ class GroupCoordinator:
         self._revisions: dict[str, int] = {}  # of each group of the consumer protocol
         self._settles_at = 0.0  # until then, members of an earlier coordinator may be reading
         self._settle()
+
+    @property
+    def default_times(self) -> ConsumerGroupTimes:
+        """The times of a group of the consumer protocol that has no own configs."""
+        return self._settings.consumer
+
+    def configure(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Take the configs of all groups that have own ones; they act from the next heartbeat."""
+        default = self._settings.consumer
+        self._own_times = {name: times_of(own, default) for name, own in configs.items()}
+        for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                group.times = self._times(group.name)
+
+    def _times(self, name: str) -> ConsumerGroupTimes:
+        return self._own_times.get(name, self._settings.consumer)
 
     def find(self, name: str) -> Group | None:
         """Return a group, None if it has no members."""
@@ -213,13 +231,13 @@ class GroupCoordinator:
                 return refused_heartbeat(ErrorCode.COORDINATOR_NOT_AVAILABLE, beat)
             # A member of before asks once in this time, stops reading, and joins again
             waits = self._settles_at if now < self._settles_at else 0.0
-            group = self.groups[name] = ConsumerGroup(name, settings.consumer, waits)
+            group = self.groups[name] = ConsumerGroup(name, self._times(name), waits)
         is_new = beat.epoch == JOINING_EPOCH and beat.member_id not in group.members
         if is_new and group.member_count >= settings.max_members:
             return refused_heartbeat(ErrorCode.GROUP_MAX_SIZE_REACHED, beat)
         if isinstance(group, ClassicGroup):
             try:
-                group = upgraded(group, now, settings.consumer, topics)
+                group = upgraded(group, now, self._times(name), topics)
             except ValueError as error:
                 text = f"the group {name} cannot change to the consumer protocol: {error}"
                 return ConsumerAnswer(ErrorCode.GROUP_ID_NOT_FOUND, text, beat.member_id)

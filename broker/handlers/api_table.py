@@ -131,13 +131,24 @@ BROKER_APIS: Mapping[int, BrokerApi] = {
         _api(ApiKey.WRITE_TXN_MARKERS, write_txn_markers, all_topics=_MANAGE),
         _api(ApiKey.TXN_OFFSET_COMMIT, txn_offset_commit, topic=_READ, group=_READ),
         # of topics, and of the broker
-        _api(ApiKey.DESCRIBE_CONFIGS, describe_configs, topic=_SEE, all_topics=_MANAGE),
-        _api(ApiKey.ALTER_CONFIGS, alter_configs, topic=_MANAGE),
+        _api(
+            ApiKey.DESCRIBE_CONFIGS,
+            describe_configs,
+            topic=_SEE,
+            group=_READ,
+            all_topics=_MANAGE,
+        ),
+        _api(ApiKey.ALTER_CONFIGS, alter_configs, topic=_MANAGE, group=_MANAGE),
         _api(ApiKey.DESCRIBE_LOG_DIRS, describe_log_dirs, all_topics=_MANAGE),
         _api(ApiKey.SASL_AUTHENTICATE, None),
         _api(ApiKey.CREATE_PARTITIONS, create_partitions, topic=_MANAGE),
         _api(ApiKey.DELETE_GROUPS, delete_groups, group=_MANAGE),
-        _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental_alter_configs, topic=_MANAGE),
+        _api(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            incremental_alter_configs,
+            topic=_MANAGE,
+            group=_MANAGE,
+        ),
         _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, alter_partition_reassignments, topic=_MANAGE),
         _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, list_partition_reassignments, all_topics=_MANAGE),
         _api(ApiKey.OFFSET_DELETE, offset_delete, topic=_READ, group=_MANAGE),
@@ -147,7 +158,13 @@ BROKER_APIS: Mapping[int, BrokerApi] = {
         _api(ApiKey.LIST_TRANSACTIONS, list_transactions, all_topics=_MANAGE),
         _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat, topic=_READ, group=_READ),
         _api(ApiKey.CONSUMER_GROUP_DESCRIBE, consumer_group_describe, group=_READ),
-        _api(ApiKey.LIST_CONFIG_RESOURCES, list_config_resources, topic=_SEE, all_topics=_MANAGE),
+        _api(
+            ApiKey.LIST_CONFIG_RESOURCES,
+            list_config_resources,
+            topic=_SEE,
+            group=_READ,
+            all_topics=_MANAGE,
+        ),
         _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions, topic=_SEE),
     )
 }

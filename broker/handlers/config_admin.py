@@ -2,8 +2,8 @@
 
 Rules:
 
-- The configs of a topic can change while it is served. Those of the broker are its start options:
-  they are shown by Kafka's names, and changing them is an error.
+- The configs of a topic or a group can change while it is served. Those of the broker are its
+  start options: they are shown by Kafka's names, and changing them is an error.
 - A broker config that is the default of a topic config has Kafka's name for it (`BROKER_NAMES`).
 """
 
@@ -15,6 +15,12 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from headworks._broker.handlers.group_configs import (
+    GROUP,
+    alter_group,
+    configured_groups,
+    group_entries,
+)
 from headworks._broker.handlers.node import Node, Request
 from headworks._broker.topics import (
     BROKER_NAMES,
@@ -61,12 +67,13 @@ async def describe_configs(node: Node, request: Request) -> Fields:
 
 
 async def list_config_resources(node: Node, request: Request) -> Fields:
-    """Return the resources that have configs: this broker and the topics."""
+    """Return the resources that have configs: this broker, the topics, and some groups."""
     types = tuple(getattr(request.message, "resource_types", (_CLIENT_METRICS,)))
     topics = [name for name in node.hosted.topics if request.client.sees_topic(_LIST, name)]
     found = {
         _TOPIC: topics,
         _BROKER: [str(node.node_id)] if request.client.sees_broker(_LIST) else [],
+        GROUP: configured_groups(node, request),
     }
     return {
         "error_code": ErrorCode.NONE,
@@ -80,7 +87,7 @@ async def list_config_resources(node: Node, request: Request) -> Fields:
 
 
 async def alter_configs(node: Node, request: Request) -> Fields:
-    """Replace all of a topic's own configs."""
+    """Replace all own configs of a topic or a group."""
 
     def replaced(resource: Any, _: Mapping[str, str]) -> dict[str, str]:
         return {config.name: config.value or "" for config in resource.configs}
@@ -89,7 +96,7 @@ async def alter_configs(node: Node, request: Request) -> Fields:
 
 
 async def incremental_alter_configs(node: Node, request: Request) -> Fields:
-    """Set or delete single configs of a topic, or change the values of a list."""
+    """Set or delete single configs of a topic or a group, or change the values of a list."""
 
     def changed(resource: Any, before: Mapping[str, str]) -> dict[str, str]:
         configs = dict(before)
@@ -127,16 +134,10 @@ async def _alter(
     for resource in request.message.resources:
         fields = _resource(resource)
         try:
-            if resource.resource_type != _TOPIC:
-                raise refused(
-                    ErrorCode.INVALID_REQUEST,
-                    "only a topic's configs can be changed; the broker's are its start options",
-                )
-            topic = await _topic(node, request, resource.resource_name, now=True)
-            if request.message.validate_only:
-                node.hosted.config(change(resource, topic.configs))
+            if resource.resource_type == GROUP:
+                await alter_group(node, request, resource.resource_name, partial(change, resource))
             else:
-                await node.topic_changes.configure(topic.name, partial(change, resource))
+                await _alter_topic(node, request, resource, partial(change, resource))
         except RefusedError as error:
             fields |= {"error_code": ErrorCode(error.code), "error_message": str(error)}
         except InvalidConfigError as error:
@@ -148,6 +149,24 @@ async def _alter(
             }
         responses.append(fields)
     return {"responses": responses}
+
+
+async def _alter_topic(
+    node: Node,
+    request: Request,
+    resource: Any,
+    change: Callable[[Mapping[str, str]], dict[str, str]],
+) -> None:
+    if resource.resource_type != _TOPIC:
+        raise refused(
+            ErrorCode.INVALID_REQUEST,
+            "the configs of topics and groups can be changed; the broker's are its start options",
+        )
+    topic = await _topic(node, request, resource.resource_name, now=True)
+    if request.message.validate_only:
+        node.hosted.config(change(topic.configs))
+    else:
+        await node.topic_changes.configure(topic.name, change)
 
 
 def _resource(resource: Any) -> dict[str, Any]:
@@ -187,9 +206,12 @@ async def _entries(node: Node, request: Request, resource: Any) -> list[dict[str
     if resource.resource_type == _TOPIC:
         topic = await _topic(node, request, resource.resource_name)
         return [_topic_entry(node, request, topic.configs, name) for name in CONFIGS]
+    if resource.resource_type == GROUP:
+        return group_entries(node, request, resource.resource_name)
     if resource.resource_type != _BROKER or resource.resource_name not in ("", str(node.node_id)):
         raise refused(
-            ErrorCode.INVALID_REQUEST, f"there are configs of topics and of broker {node.node_id}"
+            ErrorCode.INVALID_REQUEST,
+            f"there are configs of topics, of groups, and of broker {node.node_id}",
         )
     if not request.may_use_broker():
         raise refused(

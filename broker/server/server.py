@@ -108,6 +108,8 @@ def kafka_configs(config: ServerConfig, address: str) -> dict[str, str]:
         "connections.max.idle.ms": int(limits.idle_seconds * 1000),
         "default.replication.factor": 1,
         "delete.topic.enable": "true",
+        "group.consumer.heartbeat.interval.ms": int(groups.consumer.interval * 1000),
+        "group.consumer.session.timeout.ms": int(groups.consumer.session * 1000),
         "group.initial.rebalance.delay.ms": int(groups.initial_delay * 1000),
         "group.max.session.timeout.ms": int(groups.max_session * 1000),
         "group.max.size": groups.max_members,
@@ -272,6 +274,7 @@ class BrokerServer:
         counters = BrokerCounters()
         self._flusher = Flusher(loop, counters.flushes.observe)
         self._groups = GroupCoordinator(loop.time, loop.call_at, config.groups)
+        self._groups.configure(coordination.group_configs)
         self._hosted = HostedTopics(
             config.folder / "logs",
             self._flusher,
@@ -347,6 +350,7 @@ class BrokerServer:
         while True:
             await self._changed.wait()
             self._changed.clear()
+            self._groups.configure(self._node.coordination.group_configs)
             self._groups.unload(lambda group: coordinates(self._node, group))
             try:
                 await self._topic_changes.follow()

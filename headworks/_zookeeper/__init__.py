@@ -1,7 +1,14 @@
 """ZooKeeper for brokers and consumers: sessions, leases, paths, and the content of nodes."""
 
 from headworks._zookeeper.living_brokers import BrokerWatch, live_brokers
-from headworks._zookeeper.nodes import BrokerNode, GroupNode, MemberNode, OffsetNode, TopicNode
+from headworks._zookeeper.nodes import (
+    BrokerNode,
+    GroupConfigsNode,
+    GroupNode,
+    MemberNode,
+    OffsetNode,
+    TopicNode,
+)
 from headworks._zookeeper.session import (
     EnsembleAddress,
     SessionState,
@@ -14,6 +21,7 @@ __all__ = [
     "BrokerNode",
     "BrokerWatch",
     "EnsembleAddress",
+    "GroupConfigsNode",
     "GroupNode",
     "MemberNode",
     "OffsetNode",

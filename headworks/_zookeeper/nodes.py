@@ -85,6 +85,29 @@ class TopicNode:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupConfigsNode:
+    """The configs of the groups that have own ones, by group."""
+
+    groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def dump(self) -> bytes:
+        """Return the value of the node."""
+        return _dump({group: dict(configs) for group, configs in self.groups.items()})
+
+    @classmethod
+    def load(cls, value: bytes, path: str) -> GroupConfigsNode:
+        """Read the node at `path`; an empty one has no groups."""
+        with _reading(path):
+            found = _object(value or b"{}")
+            return cls(
+                {
+                    group: {str(name): str(text) for name, text in configs.items()}
+                    for group, configs in found.items()
+                }
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class MemberNode:
     """A decentralized consumer: topics with its number of streams, or a pattern of topics."""
 

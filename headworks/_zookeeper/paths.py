@@ -8,6 +8,7 @@
 - `/consumers/GROUP/owners/TOPIC/ID-N`, ephemeral: the member that reads partition N of ID.
 - `/consumers/GROUP/offsets/TOPIC/ID-N`, persistent: the committed offset.
 - `/cluster/id, /cluster/producer_ids`, persistent: the cluster id; allocated producer ids.
+- `/cluster/group_configs`, persistent: the configs of the groups that have own ones.
 
 Rules:
 
@@ -27,6 +28,7 @@ TOPICS = "/brokers/topics"
 CONSUMERS = "/consumers"
 CLUSTER_ID = "/cluster/id"
 PRODUCER_IDS = "/cluster/producer_ids"
+GROUP_CONFIGS = "/cluster/group_configs"
 
 _EMPTY = "%"  # quoting never leaves a percent sign alone
 

@@ -42,6 +42,15 @@ from headworks._zookeeper import TopicNode, paths
 from producer_sdk import DeliveryError, Producer
 from tests.broker.clients import CONSUMERS, DEADLINE, PRODUCERS, Message, eventually
 from tests.broker.cluster import Cluster, ClusterBroker, cluster
+from tests.broker.test_group_configs import (
+    HEARTBEAT,
+    SESSION,
+    SET,
+    SOURCE_GROUP,
+    alter,
+    described,
+    interval,
+)
 from tests.broker.test_topic_ids import delete, metadata
 from tests.broker.wire import Wire, kind
 from tests.headworks.codec.generated_packages import build
@@ -377,6 +386,20 @@ def test_only_members_commit_for_a_decentralized_group(three: Cluster) -> None:
         refused = CliRunner().invoke(group_app, asked).exception
         assert "the broker refused to set group by-itself" in str(refused)
     assert _commit_at(coordinator, group, name) == ErrorCode.NONE
+
+
+def test_every_broker_of_a_cluster_has_the_configs_of_groups(
+    three: Cluster,
+) -> None:
+    topic, group = create(three, 1), f"configured-{next(_numbers)}"
+    coordinator = three.brokers[three.brokers[1].coordinator(group)]
+    other = next(one for one in three.brokers.values() if one is not coordinator)
+    with Wire(coordinator.address) as wire, Wire(other.address) as elsewhere:
+        assert alter(elsewhere, group, (HEARTBEAT, "250", SET)).error_code == ErrorCode.NONE
+        eventually(lambda: described(wire, group)[HEARTBEAT] == ("250", SOURCE_GROUP))
+        eventually(lambda: interval(wire, group, "m", topic) == timedelta(milliseconds=250))
+        assert alter(elsewhere, "another", (SESSION, "9000", SET)).error_code == ErrorCode.NONE
+        assert described(elsewhere, group)[HEARTBEAT] == ("250", SOURCE_GROUP)
 
 
 def test_transactions_are_refused_by_name(three: Cluster) -> None:

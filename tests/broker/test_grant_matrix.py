@@ -24,6 +24,7 @@ OWN, PREFIX = "shop.orders", "shop."
 # Of topics and of groups: the one name; a longer one; another under the prefix; somebody else's.
 NAMES = [OWN, f"{OWN}_archive", "shop.carts", "hr.salaries"]
 JOIN, DELETE_TOPICS, DESCRIBE_LOG_DIRS, INIT_PRODUCER_ID = 11, 20, 35, 22
+_CONFIGS = (ApiKey.DESCRIBE_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
 ROOT = "root"
 
 
@@ -69,6 +70,8 @@ def may(one: Grantee, api: int, name: str) -> bool:
         return granted(one, rule.all_topics, "")
     if api in (INIT_PRODUCER_ID, ApiKey.END_TXN):  # names nothing: one topic to write to is enough
         return one.has(rule.any_topic)
+    if api in _CONFIGS:  # asked about topics here
+        return granted(one, rule.topic, name)
     return granted(one, rule.topic, name) and granted(one, rule.group, name)
 
 

@@ -21,6 +21,7 @@ from tests.broker.build import batch
 from tests.broker.clients import DEADLINE
 from tests.broker.conftest import start_broker
 from tests.broker.secure import CLIENTS, PASSWORDS, DeniedError, Files, Way
+from tests.broker.test_group_configs import SESSION, SET, alter, configured, described
 from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
 
 pytestmark = pytest.mark.e2e
@@ -655,6 +656,18 @@ def test_configs_of_the_broker_are_for_admins(guarded: child_process.Service) ->
         with log_in(guarded.address, user) as wire:
             reply = wire.ask(ApiKey.DESCRIBE_CONFIGS, 1, resources=(name,), include_synonyms=False)
             assert codes(reply) == [expected]
+
+
+def test_configs_of_a_group_are_for_its_admins_and_seen_by_its_readers(
+    guarded: child_process.Service,
+) -> None:
+    with log_in(guarded.address, "alice") as admin, log_in(guarded.address, "bob") as reader:
+        for group in ("shop.app", "bank.app"):
+            assert alter(reader, group, (SESSION, "60000", SET)).error_code == GROUP
+            assert alter(admin, group, (SESSION, "60000", SET)).error_code == ErrorCode.NONE
+        assert described(reader, "shop.app")[SESSION][0] == "60000"
+        assert configured(reader) == ["shop.app"]
+        assert set(configured(admin)) == {"shop.app", "bank.app"}
 
 
 def test_refusals_are_logged_once_and_counted(guarded: child_process.Service) -> None:

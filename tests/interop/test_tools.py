@@ -102,6 +102,20 @@ def test_configs(address: str) -> None:
     assert "InvalidConfigurationException" in refused
 
 
+def test_configs_of_a_group(address: str) -> None:
+    at = ("--bootstrap-server", address, "--entity-type", "groups", "--entity-name", "configured")
+    session, interval = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    tool("kafka-configs", *at, "--alter", "--add-config", f"{session}=50000,{interval}=6000")
+    shown = tool("kafka-configs", *at, "--describe")
+    assert f"{session}=50000" in shown
+    assert f"{interval}=6000" in shown
+    assert "configured" in tool("kafka-configs", *at[:4], "--describe")
+    tool("kafka-configs", *at, "--alter", "--delete-config", session)
+    assert f"{session}=50000" not in tool("kafka-configs", *at, "--describe")
+    wrong = tool("kafka-configs", *at, "--alter", "--add-config", f"{session}=1", fails=True)
+    assert "InvalidConfigurationException" in wrong
+
+
 def test_console_producer_and_consumer(address: str) -> None:
     at = ("--bootstrap-server", address, "--topic", "console")
     options = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")

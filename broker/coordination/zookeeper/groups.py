@@ -1,4 +1,4 @@
-"""The consumer groups in ZooKeeper: their committed offsets, and the protocol type of each.
+"""The consumer groups in ZooKeeper: committed offsets, protocol types, and configs.
 
 Rules:
 
@@ -13,11 +13,11 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from headworks._broker.coordination.committed_offset import CommittedOffset
-from headworks._broker.coordination.interface import PartitionKey
+from headworks._broker.coordination.interface import ConfigChange, PartitionKey
 from headworks._broker.coordination.zookeeper.async_session import AsyncSession
 from headworks._broker.coordination.zookeeper.offset_writer import OffsetWriter
 from headworks._broker.coordination.zookeeper.view import ClusterView
-from headworks._zookeeper import GroupNode, OffsetNode, paths
+from headworks._zookeeper import GroupConfigsNode, GroupNode, OffsetNode, paths
 from headworks.errors import CorruptError
 
 _log = logging.getLogger(__name__)
@@ -99,6 +99,35 @@ class ZooKeeperGroups:
     async def has_members(self, group: str) -> bool:
         """See `Coordination`."""
         return bool(await self._zookeeper.children(paths.members(group)))
+
+    @property
+    def group_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """See `Coordination`."""
+        return self._view.group_configs
+
+    async def change_group_configs(self, group: str, change: ConfigChange) -> None:
+        """See `Coordination`."""
+        path = paths.GROUP_CONFIGS
+        while True:
+            await self._zookeeper.ensure(path)
+            found = await self._zookeeper.value(path)
+            if found is None:
+                continue
+            before = GroupConfigsNode.load(found[0], path).groups
+            configs = dict(change(before.get(group, {})))
+            after = {name: own for name, own in before.items() if name != group}
+            if configs:
+                after[group] = configs
+            value = GroupConfigsNode(after).dump()
+            try:
+                await self._zookeeper.ask(
+                    self._zookeeper.client.set_async, path, value, found[1].version
+                )
+            except self._zookeeper.BadVersion:
+                continue
+            self._view.mark_group_configs()
+            await self._view.refresh()
+            return
 
     async def delete_offsets(self, group: str, keys: Iterable[PartitionKey] | None = None) -> None:
         """See `Coordination`."""

@@ -1,4 +1,4 @@
-"""A broker's view of the cluster: the living brokers and all topics, kept current by watches.
+"""A broker's view of the cluster: living brokers, topics, and group configs, kept by watches.
 
 Rules:
 
@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 from headworks._broker.coordination.interface import ClusterMember, Topic
 from headworks._broker.coordination.zookeeper.async_session import AsyncSession
-from headworks._zookeeper import BrokerNode, SessionState, TopicNode, paths
+from headworks._zookeeper import BrokerNode, GroupConfigsNode, SessionState, TopicNode, paths
 from headworks.errors import CorruptError, UnreachableError
 
 _log = logging.getLogger(__name__)
@@ -43,6 +43,8 @@ class ClusterView:
     def __init__(self, zookeeper: AsyncSession, changed: Callable[[], None]) -> None:
         self.members: dict[int, ClusterMember] = {}  # living brokers by id; replaced, not changed
         self.topics: dict[str, Topic] = {}  # by name; replaced, not changed
+        self.group_configs: Mapping[str, Mapping[str, str]] = {}  # by group; replaced, not changed
+        self._configs_dirty = True  # whether the configs of groups must be read again
         self._zookeeper = zookeeper
         self._changed = changed
         self._brokers_dirty = True  # whether the living brokers must be read again
@@ -71,6 +73,11 @@ class ClusterView:
         self._listing_dirty = True
         self._woken.set()
 
+    def mark_group_configs(self) -> None:
+        """Note that the configs of groups have changed."""
+        self._configs_dirty = True
+        self._woken.set()
+
     async def read_topic(self, name: str) -> Topic | None:
         """Return a topic as it is now, and let `refresh` return it. Raises UnreachableError."""
         path = paths.topic(name)
@@ -84,10 +91,27 @@ class ClusterView:
     async def refresh(self) -> bool:
         """Read what may have changed; return whether anything did. Raises UnreachableError."""
         async with self._reading:
-            before = (self.members, self.topics)
+            before = (self.members, self.topics, self.group_configs)
             await self._read_brokers()
             await self._read_topics()
-            return before != (self.members, self.topics)
+            await self._read_group_configs()
+            return before != (self.members, self.topics, self.group_configs)
+
+    async def _read_group_configs(self) -> None:
+        if not self._configs_dirty:
+            return
+        self._configs_dirty = False
+        path = paths.GROUP_CONFIGS
+        try:
+            await self._zookeeper.ensure(path)  # a missing node cannot be watched
+            found = await self._zookeeper.value(path, self._on_group_configs)
+        except BaseException:
+            self._configs_dirty = True
+            raise
+        try:
+            self.group_configs = GroupConfigsNode.load(found[0] if found else b"", path).groups
+        except CorruptError as error:  # keep the last configs, until the node is repaired
+            _log.error("%s", error, extra={"path": path})
 
     async def _read_brokers(self) -> None:
         if not self._brokers_dirty:
@@ -179,6 +203,9 @@ class ClusterView:
     def _on_brokers(self, _event: object) -> None:
         self._zookeeper.call_in_loop(self._mark_brokers)
 
+    def _on_group_configs(self, _event: object) -> None:
+        self._zookeeper.call_in_loop(self.mark_group_configs)
+
     def _on_listing(self, _event: object) -> None:
         self._zookeeper.call_in_loop(self._mark_listing)
 
@@ -198,3 +225,4 @@ class ClusterView:
         self._dirty |= self.topics.keys()
         self._mark_brokers()
         self._mark_listing()
+        self.mark_group_configs()
