@@ -20,7 +20,7 @@ from headworks._kafka.log_offsets import LATEST, list_offsets
 from tests.interop import maven
 from tests.waiting import until
 
-PATIENCE_SECONDS = 120.0  # for a Java program on a machine with much else to do
+PATIENCE_SECONDS = 300.0  # for a Java program on a machine with much else to do
 _POLL_SECONDS = 1.0
 _FEED_SECONDS = 0.002
 
@@ -160,6 +160,20 @@ def has_open_transaction(address: str, topic: str) -> bool:
         for committed in (True, False)
     )
     return stable != end
+
+
+def kill_in_a_transaction(program: Program, address: str, topic: str) -> None:
+    """Send SIGKILL while the program has written uncommitted messages to the topic."""
+
+    def stopped_in_a_transaction() -> bool:
+        program.pause()
+        if has_open_transaction(address, topic):
+            return True
+        program.resume()
+        return False
+
+    until(stopped_in_a_transaction, PATIENCE_SECONDS)
+    program.kill()
 
 
 def messages(address: str, topic: str, *, committed: bool = True) -> list[Message]:

@@ -16,7 +16,7 @@ from tests.interop.programs import (
     Follower,
     Program,
     create,
-    has_open_transaction,
+    kill_in_a_transaction,
     messages,
 )
 from tests.waiting import until
@@ -62,16 +62,8 @@ def test_each_word_is_counted_once(
     ):
         one.start()
         counted.wait_for(_PROGRESS)
-
-        def stopped_in_a_transaction() -> bool:
-            one.pause()
-            if has_open_transaction(broker.address, _TARGET):
-                return True
-            one.resume()
-            return False
-
-        until(stopped_in_a_transaction, PATIENCE_SECONDS)
-        one.kill()  # and start at once: the next life fences this one
+        # and start at once: the next life fences this one
+        kill_in_a_transaction(one, broker.address, _TARGET)
         one.start()
         counted.wait_for(counted.count + _PROGRESS)
         other.start()
