@@ -143,7 +143,7 @@ class TopicOptions:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepOptions:
-    """How often retention, compaction, and scrubbing run, and how long producers are remembered."""
+    """How often retention and compaction run, what is verified, and how long producers are kept."""
 
     retention_check_seconds: Annotated[
         float, typer.Option(min=0.1, help="check retention every this many seconds")
@@ -155,6 +155,13 @@ class UpkeepOptions:
         float,
         typer.Option(min=0, help="verify sealed segments at this rate, once a day (0: never)"),
     ] = 8.0
+    verify_fetches: Annotated[
+        bool,
+        typer.Option(
+            "--verify-fetches",
+            help="verify the CRC of every batch that is served, at three times the CPU time",
+        ),
+    ] = False
     max_producers: Annotated[
         int,
         typer.Option(min=1, help="remember at most this many idempotent producers per broker"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from headworks._broker.handlers.counters import BrokerCounters
 from headworks._broker.handlers.permissions import BrokerPermissions, RequiredRoles
@@ -26,6 +26,8 @@ _NO_TRANSACTIONS = (
 _LOG_INTERVAL_SECONDS = 60.0
 _MAX_LOGGED = 10_000
 _MAX_RESOURCE_CHARACTERS = 300
+
+ServedSlice = tuple[str | bytes, int, int, int]  # topic or its id, partition, offset, bytes
 
 
 class Authorizer:
@@ -120,7 +122,7 @@ class Authorizer:
 class Client:
     """The client of one connection."""
 
-    __slots__ = ("_authorizer", "_counters", "_permissions", "peer", "principal")
+    __slots__ = ("_authorizer", "_counters", "_permissions", "peer", "principal", "served")
 
     def __init__(
         self,
@@ -130,6 +132,7 @@ class Client:
         principal: Principal = ANONYMOUS,
     ) -> None:
         self.peer = peer  # its HOST:PORT
+        self.served: Sequence[ServedSlice] = ()  # by the last fetch
         self._counters = counters
         self._authorizer = authorizer
         self.log_in(principal)

@@ -9,8 +9,10 @@ Rules:
 - The first partition with data returns at least one whole batch, however small the client's limits.
 - A fetch of very many partitions that wakes in vain pauses before it looks again, so that its
   looking does not delay the other clients.
-- A batch that the scrubber found damaged ends the data before it. A fetch that begins with it gets
+- A batch that was found damaged ends the data before it. A fetch that begins with it gets
   CORRUPT_MESSAGE. A partition without such batches pays one look at an empty list.
+- A client that leaves, or asks for an offset out of range, may have read a damaged batch. The
+  scrubber then checks what its last fetch got. With `verify_fetches` the CRC is checked before.
 - Fetch sessions are declined: the session id is 0, and continuing one is an error.
 - A topic id is looked up whenever the fetch looks: its name may belong to another topic meanwhile.
 """
@@ -19,8 +21,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from headworks._broker.handlers.client import Client
+from headworks._broker.handlers.client import Client, ServedSlice
 from headworks._broker.handlers.leadership import partition_of
 from headworks._broker.handlers.node import Node
 from headworks._broker.log import OffsetOutOfRangeError
@@ -36,12 +39,14 @@ from headworks._kafka.protocol.fetch import (
     encode_reply,
 )
 from headworks._kafka.protocol.frame import RequestHeader
+from headworks._kafka.records.file_slice import FileSlice
 from headworks.errors import CorruptError
 
 _FETCH = int(ApiKey.FETCH)
 
 _LONG_LOOK_SECONDS = 0.002
 _PAUSE_FACTOR = 50  # the pause is this many times as long as the look
+_MAX_REMEMBERED_SLICES = 100  # of the last fetch of a client
 _MAX_REPLY_BYTES = 1 << 30  # its length must fit 31 bits
 
 
@@ -118,14 +123,20 @@ class Fetch:
         self._answer(self._read()[0])
 
     def _answer(self, reads: list[PartitionData]) -> None:
-        for read in reads:
+        served: list[ServedSlice] = []
+        for wanted, read in zip(self._request.partitions, reads, strict=True):
             if read.error:
                 self._client.count_error(_FETCH, read.error)
+                if read.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    suspect_last_fetch(self._node, self._client)
             elif read.slice is not None:
                 topic = read.topic
+                if read.slice.size and len(served) < _MAX_REMEMBERED_SLICES:
+                    served.append((topic, read.partition, wanted.offset, read.slice.size))
                 name = topic if isinstance(topic, str) else self._node.hosted.name_of(topic)
                 if name is not None:
                     self._node.counters.fetched[name] += read.slice.size
+        self._client.served = served
         self._reply(encode_reply(self._header.correlation_id, self._header.version, reads))
 
     def _partitions(self) -> list[HostedPartition]:
@@ -172,6 +183,11 @@ class Fetch:
                 aborted = [(one.producer_id, one.first) for one in found] if found else ()
             else:
                 piece = log.read(wanted.offset, limit, at_least_one=first)
+            intact: FileSlice | None = piece
+            if partition.damaged_batches:
+                intact = partition.before_damage(piece)
+            if self._node.verify_fetches and intact is not None:
+                intact = partition.verified(intact)
         except OffsetOutOfRangeError:
             return PartitionData(
                 topic, index, ErrorCode.OFFSET_OUT_OF_RANGE, log.high_watermark, start
@@ -181,14 +197,21 @@ class Fetch:
             return PartitionData(topic, index, ErrorCode.CORRUPT_MESSAGE, log.high_watermark, start)
         except OSError:
             return PartitionData(topic, index, ErrorCode.KAFKA_STORAGE_ERROR)
-        if partition.damaged_batches:
-            before = partition.before_damage(piece)
-            if before is None:
-                return PartitionData(
-                    topic, index, ErrorCode.CORRUPT_MESSAGE, log.high_watermark, start
-                )
-            piece = before
+        if intact is None:
+            return PartitionData(topic, index, ErrorCode.CORRUPT_MESSAGE, log.high_watermark, start)
         end = log.high_watermark
         if log.producers.transactions.none and not aborted:
-            return PartitionData(topic, index, 0, end, start, piece)
-        return PartitionData(topic, index, 0, end, start, piece, log.last_stable_offset, aborted)
+            return PartitionData(topic, index, 0, end, start, intact)
+        return PartitionData(topic, index, 0, end, start, intact, log.last_stable_offset, aborted)
+
+
+def suspect_last_fetch(node: Node, client: Client) -> None:
+    """Have the scrubber check what the client's last fetch got."""
+    served, client.served = client.served, ()
+    for topic, index, offset, size in served:
+        name = node.hosted.name_of(topic)
+        partition = None if name is None else node.hosted.partition(name, index)
+        if partition is not None:
+            with suppress(OffsetOutOfRangeError, CorruptError, OSError):  # removed, or known
+                piece = partition.log.read(offset, size)
+                node.hosted.scrubber.suspect(partition, piece)

@@ -58,6 +58,7 @@ class Node:
     transactions: TransactionCoordinator | None  # None: this broker has none
     clock: Callable[[], float]
     configs: Mapping[str, str] = field(default_factory=dict)  # its start options, by Kafka's names
+    verify_fetches: bool = False  # whether it checks the CRC of each batch that it serves
     reply_cache: ReplyCache = field(default_factory=ReplyCache)
     counters: BrokerCounters = field(default_factory=BrokerCounters)
     search_lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # of records, by time

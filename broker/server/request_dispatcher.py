@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from headworks._broker.handlers import BROKER_APIS, Client, Request
 from headworks._broker.handlers.api_versions import api_versions
-from headworks._broker.handlers.fetch import Fetch
+from headworks._broker.handlers.fetch import Fetch, suspect_last_fetch
 from headworks._broker.server.authentication import SaslLogin, login_not_expected
 from headworks._broker.server.context import ServerContext
 from headworks._broker.server.limits import MemoryAccount
@@ -96,6 +96,7 @@ class RequestDispatcher:
         """Cancel every request that waits, because the connection is closed."""
         if self._login_timer is not None:
             self._login_timer.cancel()
+        suspect_last_fetch(self._node, self._client)  # it may have ended the client
         for fetch in tuple(self._fetches):
             fetch.cancel()
         for task in tuple(self._tasks):

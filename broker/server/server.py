@@ -93,6 +93,7 @@ class ServerConfig:
     require_subject: str | None = None
     compaction_seconds: float = 15.0
     scrub_mb_per_second: float = SCRUB_MB_PER_SECOND
+    verify_fetches: bool = False
     max_producers: int = MAX_PRODUCERS
     producer_seconds: float = PRODUCER_SECONDS
 
@@ -309,6 +310,7 @@ class BrokerServer:
             self._transactions,
             time.time,
             kafka_configs(config, self.address),
+            config.verify_fetches,
             counters=counters,
         )
         limits = config.limits

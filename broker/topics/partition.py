@@ -17,16 +17,18 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from headworks._broker.log import FlushFailedError, PartitionLog
-from headworks._broker.log.segment import LogSegment
+from headworks._broker.log.segment import LogSegment, salvage_fix
+from headworks._broker.log.slice_check import damaged_batches_in
 from headworks._broker.repeated_failure import RepeatedFailure
 from headworks._broker.topics.config import TopicConfig
 from headworks._broker.topics.flusher import Flusher
 from headworks._kafka.records.batch import Batch, Plain
 from headworks._kafka.records.file_slice import FileSlice, OpenFile
-from headworks.errors import RefusedError
+from headworks.errors import CorruptError, RefusedError
 
 _log = logging.getLogger(__name__)
 _TAIL_FLUSH_SECONDS = 0.002  # the longest that a reader at the end waits for a flush
@@ -237,6 +239,28 @@ class HostedPartition:
             if batch is not None:
                 self.damaged_batches.append(batch)
             _log.error("%s: %s", self, what, extra=self.about)
+
+    def note_damaged_batch(self, path: Path, batch: tuple[OpenFile, int], reason: str) -> None:
+        """Note a damaged batch, by its file and position; it is served no more."""
+        what = f"{path}: damaged at byte {batch[1]}: {reason}"
+        self.note_damage(str(CorruptError(what, fix=salvage_fix(self.log.folder))), batch)
+
+    def path_of(self, file: OpenFile) -> Path:
+        """Return the path of a segment's file; the folder, if the segment was removed."""
+        found = (segment.path for segment in self.log.segments if segment.file is file)
+        return next(found, self.log.folder)
+
+    def verified(self, piece: FileSlice) -> FileSlice | None:
+        """Check every CRC of a slice; return what precedes the first damaged batch, or None.
+
+        Raises OSError.
+        """
+        for position, reason in damaged_batches_in(piece):
+            path = self.path_of(piece.descriptor)
+            self.note_damaged_batch(path, (piece.descriptor, position), reason)
+            size = position - piece.position
+            return piece._replace(size=size) if size else None
+        return piece
 
     def before_damage(self, piece: FileSlice) -> FileSlice | None:
         """Return what precedes the first damaged batch of a slice; None if it begins with one."""

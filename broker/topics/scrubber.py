@@ -7,6 +7,7 @@ Rules:
   counted. A damaged batch is served no more: it can make librdkafka abort its process.
 - Bytes that it has read leave the page cache, so that the next pass reads the disk.
 - One pass a day at most. The active segment is left to the next one.
+- Slices that clients may have found damaged come before everything else, of any segment.
 - The thread reads files only. The event loop takes down what it finds.
 """
 
@@ -16,11 +17,14 @@ import asyncio
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from threading import Event, Thread
 
 from headworks import _system_calls
 from headworks._broker.log.segment import LogSegment, salvage_fix
+from headworks._broker.log.slice_check import READ_BYTES, damaged_batches_in, whole_batch_size
 from headworks._broker.topics.partition import HostedPartition
 from headworks._kafka.records.batch import (
     HEADER_SIZE,
@@ -29,14 +33,15 @@ from headworks._kafka.records.batch import (
     check_batch,
     read_header,
 )
-from headworks._kafka.records.file_slice import OpenFile
+from headworks._kafka.records.file_slice import FileSlice, OpenFile
 from headworks.errors import CorruptError
 
 _log = logging.getLogger(__name__)
 _PASS_SECONDS = 86_400.0
-_READ_BYTES = 1 << 16
 _REST_FACTOR = 9  # of the time of the work
+_LONGEST_PAUSE_SECONDS = 0.1  # between two suspects: a stop waits for it
 _MEGABYTE = 1_000_000
+_MAX_SUSPECTS = 100  # slices that wait for their check; the oldest gives way
 
 
 class _StoppingError(Exception):
@@ -59,7 +64,9 @@ class Scrubber:
         self._bytes_per_second = mb_per_second * _MEGABYTE
         self._pass_seconds = pass_seconds
         self._loop = asyncio.get_running_loop()
-        self._stop = Event()
+        self._suspects: deque[tuple[HostedPartition, FileSlice]] = deque(maxlen=_MAX_SUSPECTS)
+        self._stopping = False
+        self._wake = Event()  # set to stop, or because there is a suspect
         self._thread = Thread(target=self._run, name="scrubber", daemon=True)
 
     def start(self) -> None:
@@ -69,9 +76,16 @@ class Scrubber:
 
     def stop(self) -> None:
         """Stop, and wait for the thread."""
-        self._stop.set()
+        self._stopping = True
+        self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
+
+    def suspect(self, partition: HostedPartition, piece: FileSlice) -> None:
+        """Check a slice soon, because it may have done harm to a client; the loop calls this."""
+        if self._thread.is_alive():
+            self._suspects.append((partition, piece))
+            self._wake.set()
 
     def _run(self) -> None:
         try:
@@ -88,26 +102,35 @@ class Scrubber:
         for segment in partition.log.segments[:-1]:
             try:
                 for position, reason in self._damage_in(segment):
-                    what = f"{segment.path}: damaged at byte {position}: {reason}"
-                    self._note(partition, what, (segment.file, position))
+                    self._note(partition, segment.path, (segment.file, position), reason)
             except OSError as error:
-                self._note(partition, f"{segment.path}: cannot be read: {error}")
+                what = f"{segment.path}: cannot be read: {error}"
+                damage = str(CorruptError(what, fix=salvage_fix(partition.log.folder)))
+                self._loop.call_soon_threadsafe(partition.note_damage, damage)
+
+    def _check_suspect(self, partition: HostedPartition, piece: FileSlice) -> None:
+        path = partition.path_of(piece.descriptor)
+        try:
+            for position, reason in damaged_batches_in(piece):
+                self._note(partition, path, (piece.descriptor, position), reason)
+        except OSError:
+            return  # the next pass reports it
+        self.read_bytes += piece.size
 
     def _note(
-        self, partition: HostedPartition, what: str, batch: tuple[OpenFile, int] | None = None
+        self, partition: HostedPartition, path: Path, batch: tuple[OpenFile, int], reason: str
     ) -> None:
-        damage = str(CorruptError(what, fix=salvage_fix(partition.log.folder)))
-        self._loop.call_soon_threadsafe(partition.note_damage, damage, batch)
+        self._loop.call_soon_threadsafe(partition.note_damaged_batch, path, batch, reason)
 
     def _damage_in(self, segment: LogSegment) -> Iterator[tuple[int, str]]:
         """Yield the byte and the reason of each damaged batch; a bad header ends the segment."""
         file = segment.file  # stays open, even if retention removes the segment
-        position, wanted = 0, _READ_BYTES
+        position, wanted = 0, READ_BYTES
         expected: int | None = segment.base_offset
         while position < segment.size:
             began, done = time.monotonic(), 0
             data = os.pread(file.fd, wanted, position)
-            while size := self._whole(data, done):
+            while size := whole_batch_size(data, done):
                 batch = read_header(data, done)
                 reason, expected = _checked(data, batch, expected, gaps=segment.gaps)
                 if reason:
@@ -121,22 +144,24 @@ class Scrubber:
                 yield position, "no whole batch starts here"
                 return
             _system_calls.drop_cached(file.fd, position, done)
-            position, wanted = position + done, _READ_BYTES
+            position, wanted = position + done, READ_BYTES
             self.read_bytes += done
             worked = time.monotonic() - began
             self._rest(max(done / self._bytes_per_second - worked, _REST_FACTOR * worked))
 
-    @staticmethod
-    def _whole(data: bytes, position: int) -> int:
-        """Return the size of the batch at `position`, 0 if it is not whole in `data`."""
-        if len(data) - position < HEADER_SIZE:
-            return 0
-        size = read_header(data, position).size
-        return size if HEADER_SIZE <= size <= len(data) - position else 0
-
     def _rest(self, seconds: float) -> None:
-        if self._stop.wait(max(0.0, seconds)):
-            raise _StoppingError
+        """Sleep; check the suspects that arrive meanwhile, and rest after each as after a read."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 or self._wake.is_set():
+            if not self._wake.wait(max(0.0, left)):
+                return
+            self._wake.clear()
+            while self._suspects and not self._stopping:
+                began = time.monotonic()
+                self._check_suspect(*self._suspects.popleft())
+                time.sleep(min(_LONGEST_PAUSE_SECONDS, _REST_FACTOR * (time.monotonic() - began)))
+            if self._stopping:
+                raise _StoppingError
 
 
 def _checked(

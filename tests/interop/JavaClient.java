@@ -46,6 +46,7 @@ import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
@@ -71,6 +72,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * JavaClient BOOTSTRAP SCENARIO           states what must hold, or ends with a stack trace
  * JavaClient BOOTSTRAP send TOPIC CODEC   messages from stdin, one JSON object a line
  * JavaClient BOOTSTRAP read TOPIC COUNT   messages to stdout, the same way
+ * JavaClient BOOTSTRAP damaged TOPIC       read 50 messages, of which the third ten are damaged
  *
  * Rules: everything is the client's default unless the scenario is about it; topic and group names
  * are the scenario's own; nothing waits longer than PATIENCE.
@@ -100,6 +102,7 @@ public final class JavaClient {
             case "fenced-member" -> client.fencedMember();
             case "consumer-protocol" -> client.consumerProtocol();
             case "changing-over" -> client.changingOver();
+            case "damaged" -> client.damaged(arguments[2]);
             case "positions" -> client.positions();
             case "topics" -> client.topics();
             case "configs" -> client.configs();
@@ -348,6 +351,31 @@ public final class JavaClient {
     }
 
     // ---- places in the log ---------------------------------------------------------------------
+
+    /** Every poll in front of the damage throws, and none moves on; a seek does. */
+    private void damaged(String topic) {
+        TopicPartition partition = new TopicPartition(topic, 0);
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(null)) {
+            consumer.assign(List.of(partition));
+            consumer.seek(partition, 0);
+            check(20, take(consumer, 20).size(), "what is before it");
+            for (int n = 0; n < 3; n++) {
+                until(() -> throwsOfDamage(consumer), "a poll throws");
+                check(20L, consumer.position(partition), "the position");
+            }
+            consumer.seek(partition, 30);
+            check(20, take(consumer, 20).size(), "what is behind it");
+        }
+    }
+
+    private static boolean throwsOfDamage(KafkaConsumer<byte[], byte[]> consumer) {
+        try {
+            check(0, consumer.poll(MOMENT).count(), "messages of a damaged batch");
+            return false;
+        } catch (KafkaException error) {
+            return true;
+        }
+    }
 
     private void positions() throws Exception {
         String topic = newTopic("positions", 1);

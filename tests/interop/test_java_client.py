@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from headworks._server.child_process import Service
 from tests.broker.clients import CONSUMERS, PRODUCERS
 from tests.broker.test_clients import FULL, LIBRARIES, PLAIN
+from tests.damage import batches, flip_bit, produce_batches, segment
 from tests.interop.java_client import JavaClient
 from tests.tools import needs
 
@@ -45,6 +48,17 @@ def test_scenario(java_client: JavaClient, broker: Service, scenario: str) -> No
 @pytest.mark.our_broker("Kafka serves what we refuse")
 def test_what_is_not_served_is_refused_at_once(java_client: JavaClient, broker: Service) -> None:
     java_client.run(broker.address, "refusals")
+
+
+def test_a_damaged_batch_is_an_error_at_every_poll(
+    java_client: JavaClient, broker: Service, broker_folder: Path
+) -> None:
+    """The first reader finds the wrong CRC itself. Our broker then checks what it served."""
+    produce_batches(broker.address, "java-damaged", [b"%03d" % number for number in range(50)])
+    path = segment(broker_folder, "java-damaged")
+    flip_bit(path, batches(path)[2])
+    for _ in range(2):
+        java_client.run(broker.address, "damaged", "java-damaged")
 
 
 @pytest.mark.parametrize("codec", CODECS)
