@@ -66,12 +66,12 @@ class Ensemble:
         """HOST:PORT[,HOST:PORT..]."""
         return ",".join(server.address for server in self.servers)
 
-    def start(self) -> None:
-        """Start every server, and return when all have their roles."""
+    def start(self, timeout: float = 120.0) -> None:
+        """Start every server, and return when all have their roles; each has `timeout` seconds."""
         for server in self.servers:
             server.launch()
         for server in self.servers:
-            server.wait()
+            server.wait(timeout)
 
     def stop(self) -> None:
         """Kill every server."""

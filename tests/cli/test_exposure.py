@@ -38,6 +38,7 @@ LISTENING = {
         *("--broker", "127.0.0.1:0", "--registry", "127.0.0.1:0", "--console", "127.0.0.1:0"),
     ],
 }
+_LISTENING_NAMES = ("--listen", "--metrics", "--serve")  # whatever their help says
 Running = dict[tuple[str, str], "subprocess.Popen[str]"]
 
 
@@ -90,6 +91,6 @@ def test_every_option_that_listens_is_tried() -> None:
         (name.removeprefix("headworks "), parameter.opts[0])
         for name, command in commands(root, "headworks")
         for parameter in command.params
-        if " on this HOST:PORT" in (parameter.help or "")
+        if " on this HOST:PORT" in (parameter.help or "") or parameter.opts[0] in _LISTENING_NAMES
     }
     assert found == set(LISTENING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from hadoop_loader._spark.session import check_java, check_metastore_free
 from hadoop_loader._spark.sql import QueryError, parse_hiveserver2_address, query
 from hadoop_loader._storage.lock import LocalLock
 from headworks.errors import UnreachableError, UsageError
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.unit
 
@@ -224,6 +226,30 @@ def test_a_session_whose_jvm_was_killed_is_closed_and_followed_by_another(tmp_pa
         "[1]",
     ], run.stderr
     assert run.stderr == ""
+
+
+_DRIVER = """
+import os, signal, sys
+from pathlib import Path
+from hadoop_loader._config import WarehouseConfig
+from hadoop_loader._spark.session import start_session
+spark = start_session(WarehouseConfig(data_dir=Path(sys.argv[1]), bootstrap="", registry=""))
+print(spark.sql("SHOW TABLES").count(), "tables", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.e2e
+@pytest.mark.spark
+def test_the_jvm_of_a_killed_driver_ends_and_gives_the_metastore_back(tmp_path: Path) -> None:
+    """The JVM may outlive its driver by seconds, and a new session waits for the metastore."""
+    command = [sys.executable, "-P", "-c", _DRIVER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "0 tables\n"
+        assert driver.wait() == -signal.SIGKILL
+        assert (tmp_path / "metastore" / "db" / "dbex.lck").exists()
+        check_metastore_free(tmp_path / "metastore", wait=PATIENCE)
 
 
 def test_a_file_system_without_hard_links_is_refused_at_once(

@@ -38,8 +38,8 @@ def run(site: Site, code: str, *, bootstrap: str | None = None) -> subprocess.Co
         package=module,
         bootstrap=bootstrap or site.bootstrap,
         registry=site.registry,
-        state=None,
-    ).replace("state_dir=None", f"state_dir=__import__('pathlib').Path({str(site.state)!r})")
+        state=str(site.state),  # as text, because users give it so
+    )
     return subprocess.run(
         [sys.executable, "-c", prelude + textwrap.dedent(code)],
         cwd=folder,

@@ -122,6 +122,7 @@ def test_lookup(rest: Rest) -> None:
     assert rest("POST", f"/subjects/{subject}", body).body["version"] == 1
     assert rest("POST", f"/subjects/{subject}", {"schema": text_of(WIDER)}).code == 40403
     assert rest("POST", f"/subjects/{subject}", {"schema": "{"}).code == 42201
+    assert rest("POST", f"/subjects/{subject}", {"schema": ""}).code == 40403
     rest("DELETE", f"/subjects/{subject}")
     assert rest("POST", f"/subjects/{subject}", body).code == 40401
     assert rest("POST", f"/subjects/{subject}?deleted=True", body).body["deleted"] is True

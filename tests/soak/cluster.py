@@ -26,13 +26,13 @@ from tests.broker.clients import eventually
 from tests.broker.cluster import Cluster, ClusterBroker, cluster
 from tests.soak.ledger import Ledger
 from tests.soak.load import Load, read_all
+from tests.soak.process import PATIENCE
 
 _TOPIC = "load"
 _PARTITIONS = 6
 _KEPT = ("librdkafka", "kafka-python")
 _PROGRESS = 100
 _SESSION = 2.0
-_PATIENCE = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ def campaign(folder: Path, count: int, seed: int) -> Report:
                 fate = next(order)
                 fates[fate] += 1
                 _FATES[fate](running, random)
-                eventually(lambda: running.living() == list(running.brokers), _PATIENCE)
-                eventually(lambda: _all_lead(running), _PATIENCE)
+                eventually(lambda: running.living() == list(running.brokers), PATIENCE)
+                eventually(lambda: _all_lead(running), PATIENCE)
             _wait_for_progress(ledger)
             load.finish()
             found = read_all(running.bootstrap, _TOPIC, _PARTITIONS, random)
@@ -107,7 +107,7 @@ def _create(running: Cluster) -> None:
 
     def created() -> bool:
         with suppress(Exception):
-            admin.create_topics([NewTopic(_TOPIC, _PARTITIONS, 1)])[_TOPIC].result(_PATIENCE)
+            admin.create_topics([NewTopic(_TOPIC, _PARTITIONS, 1)])[_TOPIC].result(PATIENCE)
         return all(len(b.leaders(_TOPIC)) == _PARTITIONS for b in running.brokers.values())
 
     eventually(created)
@@ -153,7 +153,7 @@ def _lose_a_server(running: Cluster, random: Random) -> None:
     server = random.choice(running.zookeeper.servers)
     server.kill()
     time.sleep(random.random() * 2 * _SESSION)
-    server.start()
+    server.start(PATIENCE)
 
 
 def _pause_a_server(running: Cluster, random: Random) -> None:
@@ -167,7 +167,7 @@ def _lose_all_servers(running: Cluster, random: Random) -> None:
     for server in running.zookeeper.servers:
         server.kill()
     time.sleep(random.random() * 1.5 * _SESSION)
-    running.zookeeper.start()
+    running.zookeeper.start(PATIENCE)
 
 
 def _one(running: Cluster, random: Random) -> ClusterBroker:
@@ -240,7 +240,7 @@ def _wait_for_progress(ledger: Ledger) -> None:
     def got_on() -> bool:
         return bool(ledger.failures) or all(ledger.acknowledged[n] >= g for n, g in goals.items())
 
-    eventually(got_on, _PATIENCE)
+    eventually(got_on, PATIENCE)
 
 
 def _tracebacks(running: Cluster) -> list[str]:
