@@ -76,6 +76,13 @@ def check_limits(least: int, **given: float) -> None:
             raise UsageError(f"{name} is {value!r}", fix=f"give a number of at least {least}")
 
 
+def checked_name(application: object) -> str:
+    """Return the name of a program; UsageError unless it is text, and not empty."""
+    if not isinstance(application, str) or not application:
+        raise UsageError(f"application is {application!r}", fix="name this program")
+    return application
+
+
 def check_partition(partition: int) -> int:
     """Return a partition; UsageError unless it is a whole number of at least 0."""
     if partition.__class__ is not int or partition < 0:

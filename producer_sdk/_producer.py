@@ -36,6 +36,7 @@ from producer_sdk._context import (
     check_headers,
     check_limits,
     check_partition,
+    checked_name,
     headers_of,
     key_of,
     tracing,
@@ -118,14 +119,13 @@ class Producer:
         when_full = choice(WhenFull, when_full, "when_full")
         check_limits(0, block_ms=block_ms, close_timeout=close_timeout)
         check_limits(1, queue_messages=queue_messages, queue_bytes=queue_bytes)
-        check_headers(headers)
-        folder, self._clock = Path(state_dir or _default_state_dir()), clock
+        self._headers, self._trace = check_headers(headers), tracing()
+        application, folder = checked_name(application), Path(state_dir or _default_state_dir())
         self._brokers = BootstrapServers(bootstrap, zookeeper)
         address = resolve("registry", registry)
         self._ids = EventSchemaIds(address, folder, registry_timeout, auto_register=auto_register)
-        self._wait_ms = block_ms if when_full is WhenFull.BLOCK else 0
+        self._wait_ms, self._clock = block_ms if when_full is WhenFull.BLOCK else 0, clock
         self._queue_messages, self._close_timeout = queue_messages, close_timeout
-        self._headers, self._trace = headers, tracing()
         self._interceptors = Interceptors(interceptors) if interceptors else None
         spills = when_full is WhenFull.SPILL
         client = {

@@ -42,7 +42,7 @@ from headworks._audit_counting.outcomes import BROKER_ERROR, QUEUE_FULL, TOO_LAR
 from headworks._audit_counting.reporting import AuditReporter, audit_topic_sender
 from headworks._audit_counting.schema_use import ids_of
 from headworks._audit_counting.window_counts import WindowCounts
-from headworks._kafka.clients import KafkaProducer
+from headworks._kafka.clients import KafkaProducer, serve
 from headworks._kafka.partitioner import ANY, KeylessPartitioner
 from headworks._kafka.trouble_log import BrokerTrouble
 from headworks.errors import HeadworksError, UsageError
@@ -262,7 +262,7 @@ class Transport:
         due = 0.0
         while not self._stopping.is_set():
             try:
-                self.client.poll(_POLL_SECONDS)
+                serve(self.client, _POLL_SECONDS)
                 now = time.monotonic()
                 if now >= due:
                     self.counters.flush()

@@ -15,7 +15,7 @@ from typing import Any
 
 from headworks._audit_counting.counters import CounterFile
 from headworks._audit_counting.reporting import AuditReporter, audit_topic_sender
-from headworks._kafka.clients import KafkaProducer
+from headworks._kafka.clients import KafkaProducer, serve
 from headworks._kafka.partitioner import KeylessPartitioner
 from headworks.errors import HeadworksError
 from headworks.registry_client._schema_ids import EventSchemaIds
@@ -68,7 +68,7 @@ class AuditPublisher:
         due = time.monotonic() + self._every
         while not self._stopping.is_set():
             try:
-                self._producer.poll(_POLL_SECONDS)
+                serve(self._producer, _POLL_SECONDS)
                 if time.monotonic() >= due:
                     due = time.monotonic() + self._every
                     self._report()

@@ -20,6 +20,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import time
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +29,9 @@ from typing import Any
 import confluent_kafka
 
 from headworks.errors import UsageError
+
+_GREENLETS = ("gevent", "eventlet")
+_GREENLET_PAUSE_SECONDS = 0.02
 
 
 @contextmanager
@@ -49,6 +53,19 @@ class KafkaProducer(confluent_kafka.Producer):
         with _refusals():
             super().__init__(dict(properties))
         _of_this_process.add(self)
+
+
+def serve(producer: confluent_kafka.Producer, seconds: float) -> None:
+    """Serve the delivery reports of a producer for up to `seconds`, in a thread of ours.
+
+    Where gevent or eventlet has patched Python, our thread is one of its greenlets. All of them
+    would stand still while librdkafka waits, so the thread sleeps instead.
+    """
+    if (getattr(time.sleep, "__module__", "") or "").partition(".")[0] in _GREENLETS:
+        producer.poll(0)
+        time.sleep(min(seconds, _GREENLET_PAUSE_SECONDS))
+    else:
+        producer.poll(seconds)
 
 
 class KafkaConsumer(confluent_kafka.Consumer):

@@ -57,6 +57,7 @@ def test_an_empty_group_does_not_abort_the_process() -> None:
     [
         ({"when_full": "bogus"}, "when_full is 'bogus', and none of 'drop-new', 'block', 'spill'"),
         ({"queue_messages": 0}, "queue_messages is 0"),
+        ({"application": ""}, "application is ''"),
         ({"queue_bytes": -1}, "queue_bytes is -1"),
         ({"block_ms": -1}, "block_ms is -1"),
         ({"headers": {"n": 1}}, "header 'n' is a int"),

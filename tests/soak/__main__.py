@@ -32,9 +32,11 @@ from tests.soak import (
     slow_handlers,
     snapshots,
     spark_cluster,
+    state_folders,
     transactions,
     troubles,
     volumes,
+    workers,
 )
 
 
@@ -51,6 +53,8 @@ def main() -> int:
         ("transactions", "kill the broker and the clients of transactions"),
         ("redrive", "kill a redrive of 100,000 dead letters"),
         ("snapshots", "kill loaders that publish to Iceberg, and read every snapshot"),
+        ("state-folders", "hurt the state folders of producers"),
+        ("workers", "end worker processes of every kind, and count what their producers sent"),
         ("damage", "damage files at rest, and follow the way out that the program names"),
         ("readers", "draw pairs of schemas, and read data beside Avro Java and fastavro"),
     ):
@@ -76,6 +80,7 @@ def main() -> int:
     one.add_argument("--spark", action="store_true", help="with the real loader")
     proofs.add_parser("volumes", help="replay a year of flights with injected drops and spikes")
     proofs.add_parser("spark", help="load on two Spark workers with a metastore, and kill one")
+    proofs.choices["workers"].add_argument("--peers", type=Path, help="where pip put servers")
     for one in proofs.choices.values():
         one.add_argument("--seed", type=int, default=SystemRandom().randrange(1 << 31))
         one.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
@@ -111,12 +116,18 @@ def _run(
     | volumes.Report
     | redrive.Report
     | healthy.Report
+    | state_folders.HurtFolders
+    | workers.EndedWorkers
 ):
     seed = arguments.seed
     if arguments.proof == "membership":
         return membership.campaign(folder, arguments.minutes * 60, seed)
     if arguments.proof == "slow-handlers":
         return slow_handlers.campaign(folder, arguments.minutes * 60, seed)
+    if arguments.proof == "state-folders":
+        return state_folders.campaign(folder, arguments.count, seed)
+    if arguments.proof == "workers":
+        return workers.campaign(folder, arguments.count, arguments.peers)
     if arguments.proof == "login":
         return fuzz_login.fuzz_login(folder, arguments.minutes * 60, seed)
     if arguments.proof == "codec":
