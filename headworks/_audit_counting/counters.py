@@ -270,8 +270,13 @@ class CounterFile:
             return sum(layout.open_messages(self.words, base) for base in self._bases())
 
     def settled(self) -> bool:
-        """Return whether every count is resolved and published, so that the file may be removed."""
+        """Return whether every count is resolved and published, so that the file may be removed.
+
+        False once the file is closed: a publishing thread may outlast that.
+        """
         with self.lock:
+            if self.closed:
+                return False
             self._flush()
             return all(layout.is_settled(self.words, base) for base in self._bases())
 

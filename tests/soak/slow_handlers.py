@@ -7,6 +7,8 @@ Rules:
   takes longer.
 - Afterwards every message was handled. A member reads each partition in order from where the last
   commit stands, so only a message that was in hand when its partition went away is handled twice.
+- Half of the members handle several messages at once. They may also repeat what they finished
+  behind a message in hand: no more than they had in memory, for each partition that went away.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from consumer_sdk import Consumer, Message
+from consumer_sdk import Consumer, Consumers, Message, OnPoison
+from consumer_sdk._retry import handler_of
 from headworks._server import child_process
 from tests.consumer_sdk.zookeeper_group.cluster import fill
 from tests.waiting import until
@@ -32,6 +35,8 @@ from tests.waiting import until
 _TOPIC = "slow"
 _PARTITIONS = 6
 _INTERVAL_MS = 6_000
+_CONCURRENCY = 4
+_IN_MEMORY = 8 * _CONCURRENCY  # messages of a member that handles several at once
 _CONFIG = {
     "session.timeout.ms": 3_000,
     "heartbeat.interval.ms": 300,
@@ -63,25 +68,39 @@ class Member:
     registry: str
     pace: tuple[float, float]  # seconds a message takes, at least and at most
     random: Random
+    concurrency: int
     # The offsets of each partition, in runs: one from each assignment on.
     runs: dict[int, list[list[int]]] = field(default_factory=dict)
     leaving: threading.Event = field(default_factory=threading.Event)
     error: BaseException | None = None
 
     def __post_init__(self) -> None:
+        self.app = Consumers(group="slow")
+        # Its events are dicts, which have no handlers in the public interface.
+        handler = handler_of(self._handle, None, OnPoison.STOP, concurrency=self.concurrency)
+        self.app._register(dict, handler)
         self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
 
+    def leave(self) -> None:
+        """Leave the group after the current messages."""
+        self.leaving.set()
+        self.app.stop()
+
     def _work(self) -> None:
         try:
-            with Consumer[dict[str, Any]](
+            consumer = Consumer[dict[str, Any]](
                 topics=[_TOPIC],
                 group="slow",
                 bootstrap=self.bootstrap,
                 registry=self.registry,
                 config=_CONFIG,
                 commit_every=0.5,
-            ) as consumer:
+            )
+            if self.concurrency > 1:
+                self.app.run(consumer)
+                return
+            with consumer:
                 while not self.leaving.is_set():
                     message = consumer.poll(0.2)
                     if message is not None:
@@ -91,9 +110,10 @@ class Member:
 
     def _handle(self, message: Message[dict[str, Any]]) -> None:
         runs = self.runs.setdefault(message.partition, [])
-        if not runs or runs[-1][-1] + 1 != message.offset:
-            runs.append([])
-        runs[-1].append(message.offset)
+        if self.concurrency > 1 or not runs or runs[-1][-1] + 1 != message.offset:
+            runs.append([message.offset])
+        else:
+            runs[-1].append(message.offset)
         time.sleep(self.random.uniform(*self.pace))
 
 
@@ -147,7 +167,8 @@ def work(bootstrap: str, registry: str, seconds: float, seed: int, *, slowest: f
     fill(bootstrap, registry, _TOPIC, range(count), _PARTITIONS)
 
     def member() -> Member:
-        return Member(bootstrap, registry, pace, Random(random.random()))
+        concurrency = random.choice([1, _CONCURRENCY])
+        return Member(bootstrap, registry, pace, Random(random.random()), concurrency)
 
     with collected_warnings() as warnings:
         members, gone = [member()], []
@@ -155,15 +176,13 @@ def work(bootstrap: str, registry: str, seconds: float, seed: int, *, slowest: f
             time.sleep(random.uniform(0.5, min(5.0, seconds / 4)))
             if len(members) > 1 and random.random() < 0.4:
                 leaving = members.pop(random.randrange(len(members)))
-                leaving.leaving.set()
+                leaving.leave()
                 gone.append(leaving)
             elif len(members) < 5:
                 members.append(member())
         until(lambda: _handled(members + gone) >= count or _failed(members + gone), 120 + seconds)
-        for each in members:
-            each.leaving.set()
         for each in members + gone:
-            each.thread.join(60)
+            until(lambda each=each: each.leave() or not each.thread.is_alive(), 60)  # type: ignore[misc]
     return _judge(members + gone, count, warnings, time.monotonic() - began)
 
 
@@ -198,4 +217,7 @@ def _judge(members: list[Member], count: int, warnings: list[str], seconds: floa
         if times > 1 and (partition, offset) not in last
     ]
     twice = sum(times > 1 for times in seen.values())
+    moved = 2 * len(members) * _PARTITIONS  # partitions, by the joins and the leaves at most
+    if twice > moved * _IN_MEMORY:
+        wrong.append(f"{twice} messages were handled twice, after {moved} moves at most")
     return Report(count, sum(seen.values()), twice, len(members), seconds, tuple(wrong))

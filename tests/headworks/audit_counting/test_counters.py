@@ -170,6 +170,14 @@ def test_what_was_not_written_down_before_a_sigkill_is_unresolved_and_never_lost
     assert increment.counts == {"attempted": 20, "delivered": 10, "unresolved": 10}
 
 
+def test_a_thread_that_publishes_after_the_close_finds_nothing(tmp_path: Path) -> None:
+    counters = CounterFile(tmp_path)
+    counters.attempt("t", 0, 1).resolve(DELIVERED)
+    counters.close()
+    assert not counters.settled()
+    assert list(counters.increments()) == []
+
+
 def test_more_windows_than_the_file_first_had_room_for(tmp_path: Path) -> None:
     counters = CounterFile(tmp_path)
     for number in range(2000):
