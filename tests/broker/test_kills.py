@@ -12,7 +12,7 @@ from tests.soak.process import soak
 
 pytestmark = pytest.mark.e2e
 
-KILLS = int(os.environ.get("HEADWORKS_TEST_KILLS", "10"))
+KILLS = int(os.environ.get("HEADWORKS_TEST_KILLS", "5"))
 
 
 def test_nothing_acknowledged_is_lost_ordered_otherwise_or_doubled(tmp_path: Path) -> None:

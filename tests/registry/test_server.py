@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headworks._registry.server import bind
+from headworks._registry.store.database import RegistryStore
 from headworks._server import child_process
 from headworks.errors import UnreachableError, UsageError
 from tests.registry.conftest import start_on, start_registry
@@ -48,8 +49,9 @@ def test_a_signal_ends_it_with_exit_code_0(tmp_path: Path, number: signal.Signal
     ],
 )
 def test_a_store_that_cannot_be(store: str, words: str) -> None:
+    """In this process: the next test shows how the command ends."""
     with pytest.raises(UsageError, match=words):
-        start("--listen", "127.0.0.1:0", "--store", store)
+        RegistryStore(store)
 
 
 def test_a_file_that_is_no_store(tmp_path: Path) -> None:
@@ -60,7 +62,7 @@ def test_a_file_that_is_no_store(tmp_path: Path) -> None:
 
 def test_a_store_that_does_not_answer() -> None:
     with pytest.raises(UnreachableError, match="cannot open the store") as away:
-        start("--listen", "127.0.0.1:0", "--store", "postgresql://me:secret@127.0.0.1:1/registry")
+        RegistryStore("postgresql://me:secret@127.0.0.1:1/registry")
     assert "secret" not in str(away.value)
 
 
