@@ -64,6 +64,7 @@ soak: $(READY)  ## the long proofs: kills, power cuts, fuzzing, generated schema
 	$(BIN)/python -m tests.soak damage 300
 	$(BIN)/python -m tests.soak volumes
 	$(BIN)/python -m tests.soak healthy --minutes 60
+	$(BIN)/python -m tests.soak alarms
 	$(BIN)/python -m tests.soak audit --minutes 10 --spark
 	$(BIN)/python -m tests.soak spark
 	HEADWORKS_TEST_WAREHOUSE=hdfs $(BIN)/pytest --timeout=7200 tests/hadoop_loader/test_filesystem.py \

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak import healthy
+from tests.soak import alarms, healthy
 from tests.tools import needs
 
 pytestmark = [pytest.mark.e2e, needs("prometheus")]
@@ -18,3 +18,9 @@ def test_a_healthy_installation_is_not_red(tmp_path: Path) -> None:
     assert report.looks > 1
     assert report.groups["ok"] > 0
     assert report.messages > 0
+
+
+def test_rules_fire_for_troubles_that_are_caused(tmp_path: Path) -> None:
+    report = alarms.campaign(tmp_path, alarms.QUICK)
+    assert not report.wrong, report
+    assert len(report.fired) == 8

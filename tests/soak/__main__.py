@@ -11,6 +11,7 @@ from random import SystemRandom
 
 from tests.hadoop_loader import agreement
 from tests.soak import (
+    alarms,
     cluster,
     codec,
     damage,
@@ -79,6 +80,7 @@ def main() -> int:
     one.add_argument("--minutes", type=float, default=5.0, help="how long")
     one.add_argument("--spark", action="store_true", help="with the real loader")
     proofs.add_parser("volumes", help="replay a year of flights with injected drops and spikes")
+    proofs.add_parser("alarms", help="cause troubles on running servers, of which rules must know")
     proofs.add_parser("spark", help="load on two Spark workers with a metastore, and kill one")
     proofs.choices["workers"].add_argument("--peers", type=Path, help="where pip put servers")
     for one in proofs.choices.values():
@@ -118,6 +120,7 @@ def _run(
     | healthy.Report
     | state_folders.HurtFolders
     | workers.EndedWorkers
+    | alarms.Report
 ):
     seed = arguments.seed
     if arguments.proof == "membership":
@@ -140,6 +143,8 @@ def _run(
         return projection.compare(folder, arguments.minutes * 60, seed)
     if arguments.proof == "producer":
         return producers.hurt(folder, arguments.minutes * 60, seed)
+    if arguments.proof == "alarms":
+        return alarms.campaign(folder)
     if arguments.proof == "healthy":
         return healthy.watch(folder, arguments.minutes * 60, seed)
     if arguments.proof == "parser":
