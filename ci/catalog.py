@@ -21,6 +21,7 @@ from typing import Final
 from headworks._ci.source_map import SourceMap
 from headworks.errors import SchemaError, UsageError
 from headworks.schema import Record, Schema, governance_of, parse, subject_of
+from headworks.schema._governance import own_subject
 from headworks.schema._model import PRIMITIVES, EnumType, Fixed, Json, Named, named_types
 from headworks.schema._parse import decode
 
@@ -204,6 +205,11 @@ class SchemaCatalog:
         mapped = self.mapped.get(path)
         if mapped is not None:
             return mapped
+        own = own_subject(schema)
+        if own is not None:
+            if isinstance(schema, Record):
+                governance_of(schema)  # refuses wrong members
+            return own
         if isinstance(schema, (EnumType, Fixed)):
             return None
         if isinstance(schema, Record) and path in self._shared and "headworks" not in schema.props:

@@ -6,7 +6,9 @@ A top-level record may carry one attribute `headworks`, an object with these mem
 - `event_time`: dotted path of the field with the time of the event, a timestamp-millis or
   timestamp-micros; it becomes the record timestamp and the table partition;
 - `key`: list of dotted paths whose values, joined by "|", are the message key;
-- `owner`: the person or team responsible for the topic.
+- `owner`: the person or team responsible for the topic;
+- `subject`: the registry subject, if it is not that of the topic's values. Any schema may have it,
+  for example a key.
 
 The attribute is part of the schema text, so the registry keeps it with every version.
 """
@@ -16,9 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headworks.errors import SchemaError
-from headworks.schema._model import Primitive, Record, Schema
+from headworks.schema._model import Primitive, Record, Schema, Union
 
-_MEMBERS = ("topic", "event_time", "key", "owner")
+_MEMBERS = ("topic", "event_time", "key", "owner", "subject")
 Path = tuple[str, ...]
 
 
@@ -69,6 +71,25 @@ def governance_of(schema: Schema) -> Governance:
         key=tuple(_path(schema, item, f"{where}/key")[0] for item in key),
         owner=owner,
     )
+
+
+def own_subject(schema: Schema) -> str | None:
+    """Return the subject that a schema of any kind names in its `headworks` attribute, or None.
+
+    Raises SchemaError if it is not a string, or empty.
+    """
+    raw = {} if isinstance(schema, Union) else schema.props.get("headworks")
+    if not isinstance(raw, dict) or "subject" not in raw:
+        return None
+    subject = raw["subject"]
+    if not isinstance(subject, str) or not subject:
+        raise SchemaError(
+            "subject must be a name",
+            pointer=f"{schema.pointer}/headworks/subject",
+            rule="governance",
+            fix='write it like "subject": "orders-key"',
+        )
+    return subject
 
 
 def subject_of(topic: str) -> str:

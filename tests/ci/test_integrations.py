@@ -180,6 +180,9 @@ def test_the_github_action_passes_compatible_and_labelled_changes(
     before = work.git("rev-parse", "HEAD~1")
     assert run_action(root, work.root, before=before)[0] == 1, "a push has no base branch"
     assert run_action(root, work.root, against="git:nowhere")[3] == "verdict=error\n"
+    nobody = "http://127.0.0.1:9"  # who uses what is asked there, and nobody answers
+    assert run_action(root, work.root, before=before, usage=nobody)[3] == "verdict=error\n"
+    assert run_action(root, work.root, before=before, usage="none")[0] == 1
     for without in ("0" * 40, ""):  # the first push of a branch; an event that is no push
         code, log, _, _ = run_action(root, work.root, before=without)
         assert (code, "::error file=schemas/trips.avsc" in log) == (1, True)

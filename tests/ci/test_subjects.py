@@ -55,6 +55,38 @@ def keyed(work: Work) -> Work:
     return work
 
 
+def test_a_schema_names_its_own_subject(work: Work, client: RegistryClient) -> None:
+    def named(type_: object, subject: str) -> dict[str, object]:
+        return {"type": type_, "headworks": {"subject": subject}}
+
+    work.git("checkout", "-q", "main")
+    work.write("key.avsc", {**key(), "headworks": {"subject": "own-orders-key"}})
+    work.write("plain.avsc", named("string", "own-plain-key"))
+    work.write("list.avsc", {**named("array", "own-list-key"), "items": "long"})
+    colour = {**named("enum", "acme.Colour"), "name": "acme.Colour", "symbols": ["RED", "BLUE"]}
+    work.write("colour.avsc", colour)
+    work.commit()
+    work.git("checkout", "-q", "-B", "change")
+    subjects = {one.file: one.subject for one in check(SCHEMAS, GIT).subjects}
+    assert subjects == {
+        "schemas/colour.avsc": "acme.Colour",
+        "schemas/key.avsc": "own-orders-key",
+        "schemas/list.avsc": "own-list-key",
+        "schemas/plain.avsc": "own-plain-key",
+        "schemas/trips.avsc": "trips-value",
+    }
+    work.write("plain.avsc", named("int", "own-plain-key"))
+    work.write("colour.avsc", {**colour, "symbols": ["RED"]})
+    found = check(SCHEMAS, GIT)
+    assert {one.subject for one in found.findings} == {"own-plain-key", "acme.Colour"}
+    done = {one.subject: one.result for one in register(SCHEMAS, client, dry_run=True)}
+    assert done["own-list-key"] == "would register"
+    work.write("key.avsc", {**key(), "headworks": {"subject": ""}})
+    assert any(
+        "Subject must be a name" in one.finding.message for one in check(SCHEMAS, GIT).findings
+    )
+
+
 def test_mapped_files_are_governed(keyed: Work, client: RegistryClient) -> None:
     verdict = check(SCHEMAS, GIT)
     assert verdict.verdict == "pass"
