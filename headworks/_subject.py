@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 DEFAULT_CONTEXT = "."
 ANY_CONTEXT = "*"
+GLOBAL_CONTEXT = ".__GLOBAL"  # holds settings and a mode for all contexts, and no subjects
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -67,6 +67,18 @@ def _bars(bench: Bench) -> None:
         unit="requests/s",
     )
     bench.bar(
+        "checks against 1 version at 32 connections, one process",
+        at_least=1200,
+        got=bench.median("check against 1 version, 32 connections", US),
+        unit="requests/s",
+    )
+    bench.bar(
+        "registrations of a first version at 32 connections, one process",
+        at_least=600,
+        got=bench.median("registration of a first version, 32 connections", US),
+        unit="requests/s",
+    )
+    bench.bar(
         "a registration checked against 1,000 versions of 50 fields",
         at_most=250,
         got=bench.median("registration against 1,000 versions, 1 connection, p50", US),
@@ -148,13 +160,26 @@ def _reads(
     _record(bench, f"reads by id, {_many(connections)}", who, load, spent)
 
 
+def _measured(
+    bench: Bench,
+    what: str,
+    server: child_process.Service,
+    asked: Iterator[bytes],
+    connections: int,
+    seconds: float,
+) -> None:
+    usage = Usage(server.process.pid)
+    before = usage.now().cpu
+    load = drive(server.address, asked, connections=connections, seconds=seconds)
+    _record(bench, what, US, load, usage.now().cpu - before)
+
+
 def _checks(bench: Bench, server: child_process.Service, connections: int, seconds: float) -> None:
     for versions in VERSIONS:
         at = f"/compatibility/subjects/{_subject(versions)}/versions"
         asked = (post(at, proposal(WIDTH, number)) for number in _fresh)
-        load = drive(server.address, asked, connections=connections, seconds=seconds)
         what = f"check against {versions:,} version{'s' * (versions > 1)}, {_many(connections)}"
-        _record(bench, what, US, load)
+        _measured(bench, what, server, asked, connections, seconds)
 
 
 def _registrations(
@@ -162,12 +187,7 @@ def _registrations(
 ) -> None:
     what = f"registration of a first version, {_many(connections)}"
     asked = (post(f"/subjects/new-{n}/versions", proposal(WIDTH, n)) for n in _fresh)
-    _record(
-        bench,
-        what,
-        US,
-        drive(server.address, asked, connections=connections, seconds=seconds),
-    )
+    _measured(bench, what, server, asked, connections, seconds)
     most = 5 if bench.quick else 30
     at = f"/subjects/{_subject(1000)}/versions"
     asked = (post(at, proposal(WIDTH, number)) for number in _fresh)

@@ -39,6 +39,8 @@ def aliases_in_use(reader: Schema, writer: Schema) -> Iterator[tuple[Named, Name
     type was meant to take its values because the simple name is the same.
     """
     mine = list(named_types(reader))
+    if not any(node.aliases for node in mine):
+        return
     theirs = {node.name: node for node in named_types(writer)}
     claims = Counter([node.name for node in mine] + [a for node in mine for a in set(node.aliases)])
     renamed = {node.name: theirs[a] for node in mine for a in node.aliases if a in theirs}
@@ -63,12 +65,14 @@ def field_aliases_in_use(reader: Schema, writer: Schema) -> Iterator[tuple[Field
     Records that resolution never meets count as well: aliases apply to all of the writer's schema,
     and twice. So an alias that names a field with an alias of its own leads on to that.
     """
+    mine = [node for node in named_types(reader) if isinstance(node, Record)]
+    if not any(one.aliases for node in mine for one in node.fields):
+        return
     theirs = {node.name: node for node in named_types(writer) if isinstance(node, Record)}
-    for node in named_types(reader):
-        if isinstance(node, Record):
-            for name in dict.fromkeys((node.name, *node.aliases)):
-                if name in theirs:
-                    yield from _aliases_in_use_in(node, theirs[name])
+    for node in mine:
+        for name in dict.fromkeys((node.name, *node.aliases)):
+            if name in theirs:
+                yield from _aliases_in_use_in(node, theirs[name])
 
 
 def _aliases_in_use_in(mine: Record, other: Record) -> Iterator[tuple[Field, Field]]:

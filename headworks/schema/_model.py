@@ -175,7 +175,7 @@ def named_types(schema: Schema) -> Iterator[Named]:
                 continue
             seen.add(id(node))
             yield node
-        stack.extend(reversed(inner_types(node)))
+        stack.extend(one for one in reversed(inner_types(node)) if not isinstance(one, Primitive))
 
 
 def inner_types(node: Schema) -> tuple[Schema, ...]:

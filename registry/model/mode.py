@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 
 from headworks._registry.model import refusals
@@ -32,11 +33,11 @@ def read_mode(name: object, *, everywhere: bool) -> Mode:
     return mode
 
 
-def in_force(own: str | None, of_context: str | None, of_all: str | None) -> Mode:
-    """The nearest mode wins, but READONLY_OVERRIDE for all wins over every other."""
-    if of_all == Mode.READONLY_OVERRIDE:
+def in_force(of_all: Collection[str | None], *scopes: str | None) -> Mode:
+    """The mode of the nearest scope wins, but READONLY_OVERRIDE for all wins over every other."""
+    if Mode.READONLY_OVERRIDE in of_all:
         return Mode.READONLY_OVERRIDE
-    return Mode(own or of_context or of_all or Mode.READWRITE)
+    return Mode(next(filter(None, scopes), Mode.READWRITE))
 
 
 def must_accept_registration(mode: Mode, subject: Subject, *, with_id: bool) -> None:

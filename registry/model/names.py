@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headworks._registry.model import refusals
-from headworks._subject import ANY_CONTEXT, Subject
+from headworks._subject import ANY_CONTEXT, GLOBAL_CONTEXT, Subject
 
 _RESERVED = ("__GLOBAL", "__EMPTY")
 
@@ -19,6 +19,8 @@ def valid_subject(text: str) -> Subject:
         raise refusals.invalid_subject(text, "the name is reserved")
     if not subject.name:
         raise refusals.invalid_subject(text, "the name is empty")
+    if subject.context == GLOBAL_CONTEXT:
+        raise refusals.invalid_subject(text, "its context holds settings only")
     if subject.name.startswith((":.", ":*")):
         # Written without its context, it would be read as a name in another one.
         raise refusals.invalid_subject(text, "its name begins like that of a context")

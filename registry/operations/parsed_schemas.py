@@ -32,6 +32,8 @@ from headworks.schema._parse import SharedFields
 
 _MAX_CACHED_SCHEMAS = 4096
 _MAX_SHARED_FIELDS = 100_000
+_MAX_NEW_CHARACTERS = 50_000
+_MAX_NEW_SCHEMAS = 64  # a registration parses its text twice: before and under the writers' lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,10 @@ class ParsedSchema:
 
     schema: Schema
     text: str
-    references: tuple[SchemaReference, ...]
+    references: tuple[SchemaReference, ...] = ()
+
+
+_Spelling = tuple[str, bool, bool]  # a text, and how it is printed and parsed
 
 
 class SchemaCache:
@@ -49,7 +54,8 @@ class SchemaCache:
     def __init__(self) -> None:
         self._schemas: OrderedDict[tuple[str, int], Schema] = OrderedDict()  # by context and id
         self._fields: SharedFields = {}  # parsed fields that schemas share
-        self._lock = Lock()  # guards both against other threads
+        self._new: OrderedDict[_Spelling, ParsedSchema] = OrderedDict()  # without references
+        self._lock = Lock()  # guards all of them against other threads
 
     def parse_new(
         self,
@@ -60,18 +66,35 @@ class SchemaCache:
         *,
         normalize: bool,
         strict: bool,
+        printed: bool = True,
     ) -> ParsedSchema:
-        """Parse a request's text; ServiceError 42201 if it or a reference is not valid."""
+        """Parse a request's text; ServiceError 42201 if it or a reference is not valid.
+
+        Without `printed`, the canonical text is left empty.
+        """
         pinned = tuple(self._pin(connection, subject, one, strict) for one in references)
         names = self._names(connection, subject.context, pinned)
         try:
             shared = self._fields if strict else None  # lenient texts would add to them unboundedly
             schema = parse(text, references=names, strict=strict, shared=shared)
-            printed = _print(schema, text, names, normalize=normalize)
+            if not printed:
+                return ParsedSchema(schema, "", pinned)
+            canonical = _print(schema, text, names, normalize=normalize)
         except SchemaError as error:
             fix = f" Fix: {error.fix}." if error.fix else ""
             raise refusals.invalid_schema(f"Invalid schema: {error.message}.{fix}") from None
-        return ParsedSchema(schema, printed, pinned)
+        parsed = ParsedSchema(schema, canonical, pinned)
+        if not pinned and len(text) <= _MAX_NEW_CHARACTERS:
+            with self._lock:
+                self._new[text, normalize, strict] = parsed
+                if len(self._new) > _MAX_NEW_SCHEMAS:
+                    self._new.popitem(last=False)
+        return parsed
+
+    def known(self, text: str, *, normalize: bool, strict: bool) -> ParsedSchema | None:
+        """Return one of the last parsed texts without references, or None."""
+        with self._lock:
+            return self._new.get((text, normalize, strict))
 
     def load(self, connection: Connection, stored: StoredSchema) -> Schema:
         """Return the nodes of a stored schema."""

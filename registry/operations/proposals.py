@@ -48,6 +48,11 @@ class ProposedSchema:
     remove_tags: Tags = field(default_factory=dict)
     keeps_tags: bool = False
 
+    @property
+    def changes_tags(self) -> bool:
+        """Whether the stored text differs from the given one in its inline tags."""
+        return bool(self.keeps_tags or self.add_tags or self.remove_tags)
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -98,13 +103,22 @@ class CandidateBuilder:
         *,
         normalize: bool,
         strict: bool = True,
+        printed: bool = True,
     ) -> ParsedSchema:
-        """Parse the proposal's text, or the previous text, with its references."""
+        """Parse the proposal's text, or the previous text, with its references.
+
+        Without `printed`, the canonical text is left empty.
+        """
         text, references = proposal.text, proposal.references
         if not text.strip():
             if previous is None:
                 raise refusals.invalid_schema("Invalid schema: the schema is empty")
             text, references = previous.definition.text, previous.definition.references
+        normalize = normalize or config.flag("normalize", default=False)
+        strict = strict and config.flag("validateNewSchemas", default=True)
+        known = self._schema_cache.known(text, normalize=normalize, strict=strict)
+        if known is not None and not (references or proposal.changes_tags):
+            return known
         self._limits.check(text)
         if proposal.keeps_tags and previous is not None:
             tags = inline_tags(self._schema_cache.load(connection, previous))
@@ -116,8 +130,9 @@ class CandidateBuilder:
             subject,
             text,
             references,
-            normalize=normalize or config.flag("normalize", default=False),
-            strict=strict and config.flag("validateNewSchemas", default=True),
+            normalize=normalize,
+            strict=strict,
+            printed=printed,
         )
 
 

@@ -38,10 +38,11 @@ from headworks._registry.operations.response_bodies import (
     version_entity,
 )
 from headworks._registry.operations.scopes import (
+    ResolvedSubject,
     config_of,
     in_other_contexts,
-    mode_of,
     real_subject,
+    resolve,
 )
 from headworks._registry.operations.version_search import (
     compared_version,
@@ -100,14 +101,15 @@ class Registrar:
         """
         subject = valid_subject(name)
         with self._store.read() as connection:
-            actual = real_subject(connection, subject)
+            actual = resolve(connection, subject)
             found = self._find_unchanged(connection, actual, proposal, normalize)
             if found is not None:
                 return version_entity(connection, self._cache, found, response_format)
             if dry_run:
                 return self._dry_run(connection, actual, proposal, normalize, response_format)
         with self._store.write() as connection:
-            version = self._add(connection, actual, proposal, normalize, who)
+            again = resolve(connection, actual.subject)
+            version = self._add(connection, again, proposal, normalize, who)
             return version_entity(connection, self._cache, version, response_format)
 
     def look_up(
@@ -152,8 +154,8 @@ class Registrar:
     ) -> CompatibilityResult:
         """Compare the proposal with one version ("latest" or a number), or as the level asks."""
         with self._store.read() as connection:
-            subject = real_subject(connection, Subject.parse(name))
-            config = config_of(connection, subject)
+            resolved = resolve(connection, Subject.parse(name))
+            subject, config = resolved.subject, resolved.config
             latest = schemas.latest_version(connection, subject)
             if number is None:
                 compared = compared_versions(connection, subject, latest, config)
@@ -162,7 +164,7 @@ class Registrar:
             self._share_fields_of(connection, latest)
             metadata = annotated(proposal, latest.schema if latest else None, config)[0]
             parsed = self._candidates.parse(
-                connection, subject, proposal, config, normalize=normalize
+                connection, subject, proposal, config, normalize=normalize, printed=False
             )
             with self._checking:
                 return check_compatibility(
@@ -170,19 +172,24 @@ class Registrar:
                 )
 
     def _find_unchanged(
-        self, connection: Connection, subject: Subject, proposal: ProposedSchema, normalize: bool
+        self,
+        connection: Connection,
+        resolved: ResolvedSubject,
+        proposal: ProposedSchema,
+        normalize: bool,
     ) -> StoredVersion | None:
-        mode = mode_of(connection, subject)
+        subject, mode = resolved.subject, resolved.mode
         must_accept_registration(mode, subject, with_id=proposal.id is not None)
         if proposal.version is not None:
             return None
         latest = schemas.latest_version(connection, subject)
+        self._share_fields_of(connection, latest)
         candidate = self._candidates.build(
             connection,
             subject,
             proposal,
             latest,
-            config_of(connection, subject),
+            resolved.config,
             0,
             normalize=normalize,
             importing=mode is Mode.IMPORT,
@@ -194,12 +201,13 @@ class Registrar:
     def _dry_run(
         self,
         connection: Connection,
-        subject: Subject,
+        resolved: ResolvedSubject,
         proposal: ProposedSchema,
         normalize: bool,
         response_format: ResponseFormat,
     ) -> Entity:
-        plan = self._plan(connection, subject, proposal, normalize)
+        subject = resolved.subject
+        plan = self._plan(connection, resolved, proposal, normalize)
         if plan.existing is not None:
             return version_entity(connection, self._cache, plan.existing, response_format)
         now = self._store.clock()
@@ -214,39 +222,52 @@ class Registrar:
     def _add(
         self,
         connection: Connection,
-        subject: Subject,
+        resolved: ResolvedSubject,
         proposal: ProposedSchema,
         normalize: bool,
         who: str,
     ) -> StoredVersion:
-        plan = self._plan(connection, subject, proposal, normalize)
+        subject = resolved.subject
+        plan = self._plan(connection, resolved, proposal, normalize)
         if plan.existing is not None:
             return plan.existing
-        now, chosen = self._store.clock(), plan.id
-        if chosen is None or schemas.schema_by_id(connection, subject.context, chosen) is None:
-            if chosen is None and schemas.last_id(connection, subject.context) >= _MAX_ID:
-                raise refusals.not_permitted(
-                    f"Context {subject.context} has given out its last id, {_MAX_ID}"
-                )
-            chosen = schema_writes.add_schema(
-                connection, subject.context, plan.definition, now, schema_id=chosen
-            )
+        now, stored = self._store.clock(), None
+        if plan.id is not None:
+            stored = schemas.schema_by_id(connection, subject.context, plan.id)
+        if stored is None:
+            stored = self._add_schema(connection, subject.context, plan, now)
         if plan.replaced is not None:
             schema_writes.drop_versions(connection, subject, [plan.number])
-        schema_writes.add_version(connection, subject, plan.number, chosen, now)
-        entry = AuditEntry("register", str(subject), plan.number, chosen)
+        schema_writes.add_version(connection, subject, plan.number, stored.id, now)
+        entry = AuditEntry("register", str(subject), plan.number, stored.id)
         add_audit_entry(connection, entry, who=who, at_ms=now)
-        return schemas.versions_of(connection, subject, number=plan.number)[0]
+        return StoredVersion(subject, plan.number, stored, False, now)
+
+    def _add_schema(
+        self, connection: Connection, context: str, plan: _RegistrationPlan, now: int
+    ) -> StoredSchema:
+        last = schemas.last_id(connection, context)
+        if plan.id is None and last is not None and last >= _MAX_ID:
+            raise refusals.not_permitted(f"Context {context} has given out its last id, {_MAX_ID}")
+        chosen = plan.id or (last or 0) + 1
+        schema_writes.add_schema(
+            connection, context, plan.definition, now, schema_id=chosen, last_id=last
+        )
+        return StoredSchema(context, chosen, plan.definition, now)
 
     def _plan(
-        self, connection: Connection, subject: Subject, proposal: ProposedSchema, normalize: bool
+        self,
+        connection: Connection,
+        resolved: ResolvedSubject,
+        proposal: ProposedSchema,
+        normalize: bool,
     ) -> _RegistrationPlan:
         """Decide on a registration without any effect; raises ServiceError if it is refused."""
-        mode = mode_of(connection, subject)
+        subject, config, mode = resolved.subject, resolved.config, resolved.mode
         must_accept_registration(mode, subject, with_id=proposal.id is not None)
-        latest = schemas.latest_version(connection, subject)
-        config = config_of(connection, subject)
-        next_number = schemas.highest_number(connection, subject) + 1
+        highest = schemas.highest_number(connection, subject)
+        next_number = highest + 1
+        latest = schemas.latest_version(connection, subject) if highest else None
         self._share_fields_of(connection, latest)
         candidate = self._candidates.build(
             connection,
@@ -259,7 +280,9 @@ class Registrar:
             importing=mode is Mode.IMPORT,
         )
         definition = candidate.definition
-        existing = find_equivalent(connection, self._cache, subject, proposal, definition)
+        existing = None
+        if highest:
+            existing = find_equivalent(connection, self._cache, subject, proposal, definition)
         if existing is not None:
             return _RegistrationPlan(definition, existing.number, existing.schema.id, existing)
         if mode is Mode.IMPORT:

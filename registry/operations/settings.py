@@ -12,7 +12,9 @@ from headworks._registry.operations.scopes import GLOBAL, config_of, mode_of
 from headworks._registry.store import RegistryStore, schemas
 from headworks._registry.store import settings as rows
 from headworks._registry.store.changes import AuditEntry, add_audit_entry
-from headworks._subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
+from headworks._subject import ANY_CONTEXT, DEFAULT_CONTEXT, GLOBAL_CONTEXT, Subject
+
+_EVERYTHING = Subject(DEFAULT_CONTEXT, "")
 
 
 class SubjectSettings:
@@ -25,7 +27,7 @@ class SubjectSettings:
         """Return the settings made for a subject, or with `in_force` those that apply to it."""
         with self._store.read() as connection:
             if name is None:
-                return config.in_force(GLOBAL, rows.read_config(connection, GLOBAL)).content
+                return config_of(connection, _EVERYTHING).content
             subject = Subject.parse(name)
             if in_force:
                 return config_of(connection, subject).content
@@ -70,7 +72,7 @@ class SubjectSettings:
         """Return the mode set for a subject, or with `in_force` the one that applies to it."""
         with self._store.read() as connection:
             if name is None:
-                return rows.read_mode(connection, GLOBAL) or Mode.READWRITE.value
+                return mode_of(connection, _EVERYTHING).value
             subject = Subject.parse(name)
             if in_force:
                 return mode_of(connection, subject).value
@@ -137,7 +139,7 @@ def _must_be_writable(connection: Connection, name: str | None) -> None:
 
 
 def _has_versions(connection: Connection, name: str | None) -> bool:
-    if name is None:
+    if name is None or Subject.parse(name) == Subject(GLOBAL_CONTEXT, ""):
         return bool(schemas.subjects_in(connection, None, "", live=True, deleted=False))
     subject = Subject.parse(name)
     if subject.name:

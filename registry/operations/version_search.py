@@ -149,7 +149,7 @@ def compared_versions(
     """Return the live versions that a new one is compared with at the level, oldest first."""
     if latest is None:
         return []
-    if config.group is None and not config.level.transitive:
+    if latest.number == 1 or (config.group is None and not config.level.transitive):
         return [latest]
     return visible_versions(schemas.versions_of(connection, subject), deleted=False)
 

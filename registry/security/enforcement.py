@@ -6,7 +6,7 @@ from headworks._registry.model.refusals import ServiceError
 from headworks._registry.security.route_rules import RouteRule, RuleTarget
 from headworks._server.security import ANONYMOUS, Role
 from headworks._server.security.http.permissions import PrincipalPermissions
-from headworks._subject import Subject
+from headworks._subject import GLOBAL_CONTEXT, Subject
 
 _FORBIDDEN_CODE = 40301
 _UNAUTHORIZED_CODE = 401
@@ -28,7 +28,7 @@ def require_rule(permissions: PrincipalPermissions, rule: RouteRule, name: str) 
     if rule.on is RuleTarget.SOMEWHERE:
         if not permissions.has_somewhere(rule.role):
             raise refusal(permissions, rule.role, "any subject")
-    elif rule.on is RuleTarget.EVERYWHERE:
+    elif rule.on is RuleTarget.EVERYWHERE or _is_for_all_contexts(rule, name):
         if not permissions.has(rule.role, ""):
             raise refusal(permissions, rule.role, "all subjects")
     elif rule.on is RuleTarget.CONTEXT:
@@ -36,6 +36,11 @@ def require_rule(permissions: PrincipalPermissions, rule: RouteRule, name: str) 
             raise refusal(permissions, rule.role, f"context '{name}'")
     else:
         require_role(permissions, rule.role, name)
+
+
+def _is_for_all_contexts(rule: RouteRule, name: str) -> bool:
+    context = name if rule.on is RuleTarget.CONTEXT else Subject.parse(name).context
+    return context == GLOBAL_CONTEXT
 
 
 def refusal(permissions: PrincipalPermissions, role: Role, target: str) -> ServiceError:

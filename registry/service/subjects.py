@@ -105,7 +105,8 @@ def register(
     dry_run: Flag = False,
 ) -> Response:
     """Register a schema as the subject's next version, or return the version that has it."""
-    proposal = read_proposal(body, validate_rules=dependencies.settings.validates_rules(subject))
+    validates = "ruleSet" not in body or dependencies.settings.validates_rules(subject)
+    proposal = read_proposal(body, validate_rules=validates)
     entity = dependencies.registrar.register(
         subject,
         permissions.proposal(subject, proposal),

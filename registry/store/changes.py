@@ -7,12 +7,14 @@ that every committed change has exactly one row.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, insert, select
 
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.store.tables import audit
+
+_ADD = insert(audit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,16 @@ class AuditEntry:
 
 def add_audit_entry(connection: Connection, change: AuditEntry, *, who: str, at_ms: int) -> None:
     """Append an entry inside the transaction of its change."""
-    values = {**asdict(change), "detail": json.dumps(change.detail, ensure_ascii=False)}
-    connection.execute(insert(audit).values(who=who, at_ms=at_ms, **values))
+    values = {
+        "who": who,
+        "at_ms": at_ms,
+        "action": change.action,
+        "subject": change.subject,
+        "version": change.version,
+        "schema_id": change.schema_id,
+        "detail": json.dumps(change.detail, ensure_ascii=False),
+    }
+    connection.execute(_ADD, values)
 
 
 def changes(

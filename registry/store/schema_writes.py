@@ -9,11 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, insert, update
 
 from headworks._registry.model.definition import Definition, JsonObject
 from headworks._registry.store.tables import contexts, references, schemas, versions
 from headworks._subject import Subject
+
+_ADD_SCHEMA, _ADD_VERSION, _ADD_CONTEXT = insert(schemas), insert(versions), insert(contexts)
+_SET_LAST_ID = (
+    update(contexts).where(contexts.c.name == bindparam("context")).values(last_id=bindparam("id"))
+)
 
 
 def add_schema(
@@ -22,28 +27,33 @@ def add_schema(
     definition: Definition,
     now_ms: int,
     *,
-    schema_id: int | None = None,
-) -> int:
-    """Store new content under the context's next id, or under `schema_id`; return the id."""
-    chosen = _take_id(connection, context, schema_id)
+    schema_id: int,
+    last_id: int | None,
+) -> None:
+    """Store new content under an id; `last_id` is the highest one of the context so far."""
+    if last_id is None:
+        connection.execute(_ADD_CONTEXT, {"name": context, "last_id": schema_id})
+    elif schema_id > last_id:
+        connection.execute(_SET_LAST_ID, {"context": context, "id": schema_id})
     connection.execute(
-        insert(schemas).values(
-            context=context,
-            id=chosen,
-            guid=definition.guid,
-            digest=definition.digest,
-            text=definition.text,
-            metadata=_dump(definition.metadata),
-            rule_set=_dump(definition.rule_set),
-            created_ms=now_ms,
-        )
+        _ADD_SCHEMA,
+        {
+            "context": context,
+            "id": schema_id,
+            "guid": definition.guid,
+            "digest": definition.digest,
+            "text": definition.text,
+            "metadata": _dump(definition.metadata),
+            "rule_set": _dump(definition.rule_set),
+            "created_ms": now_ms,
+        },
     )
     for position, reference in enumerate(definition.references):
         target = Subject.parse(reference.subject, within=context)
         connection.execute(
             insert(references).values(
                 context=context,
-                schema_id=chosen,
+                schema_id=schema_id,
                 position=position,
                 name=reference.name,
                 written=reference.subject,
@@ -52,7 +62,6 @@ def add_schema(
                 to_version=reference.version,
             )
         )
-    return chosen
 
 
 def add_version(
@@ -60,14 +69,15 @@ def add_version(
 ) -> None:
     """Make a stored schema a version of a subject."""
     connection.execute(
-        insert(versions).values(
-            context=subject.context,
-            subject=subject.name,
-            version=number,
-            schema_id=schema_id,
-            deleted=False,
-            created_ms=now_ms,
-        )
+        _ADD_VERSION,
+        {
+            "context": subject.context,
+            "subject": subject.name,
+            "version": number,
+            "schema_id": schema_id,
+            "deleted": False,
+            "created_ms": now_ms,
+        },
     )
 
 
@@ -81,18 +91,6 @@ def mark_deleted(
 def drop_versions(connection: Connection, subject: Subject, numbers: Sequence[int]) -> None:
     """Delete versions permanently; the ids of their schemas stay assigned."""
     connection.execute(delete(versions).where(_among(subject, numbers)))
-
-
-def _take_id(connection: Connection, context: str, wanted: int | None) -> int:
-    before = connection.scalar(select(contexts.c.last_id).where(contexts.c.name == context))
-    chosen = (before or 0) + 1 if wanted is None else wanted
-    if before is None:
-        connection.execute(insert(contexts).values(name=context, last_id=chosen))
-    elif chosen > before:
-        connection.execute(
-            update(contexts).where(contexts.c.name == context).values(last_id=chosen)
-        )
-    return chosen
 
 
 def _among(subject: Subject, numbers: Sequence[int]) -> ColumnElement[bool]:

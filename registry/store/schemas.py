@@ -7,13 +7,24 @@ soft-deleted versions.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    case,
+    func,
+    or_,
+    select,
+)
 
 from headworks._registry.model.definition import Definition, JsonObject, SchemaReference
 from headworks._registry.store.tables import contexts, references, schemas, versions
@@ -21,6 +32,41 @@ from headworks._subject import Subject
 
 # For more ids than this, reading all references of the context is cheaper than naming the ids.
 _MAX_NAMES_PER_QUERY = 500
+
+# Built once: SQLAlchemy takes longer to build a statement than SQLite to run it.
+_OF_CONTEXT = versions.c.context == bindparam("context")
+_OF_SUBJECT = and_(_OF_CONTEXT, versions.c.subject == bindparam("subject"))
+_WITH_SCHEMAS = select(
+    versions.c.subject,
+    versions.c.version,
+    versions.c.deleted,
+    versions.c.created_ms.label("registered_ms"),
+    schemas,
+).join_from(
+    versions,
+    schemas,
+    and_(versions.c.context == schemas.c.context, versions.c.schema_id == schemas.c.id),
+)
+_VERSIONS = _WITH_SCHEMAS.where(_OF_SUBJECT)
+_VERSION = _VERSIONS.where(versions.c.version == bindparam("number"))
+_LATEST = (
+    _VERSIONS.where(versions.c.deleted.is_(False)).order_by(versions.c.version.desc()).limit(1)
+)
+_HIGHEST = select(func.max(versions.c.version)).where(_OF_SUBJECT)
+_LAST_ID = select(contexts.c.last_id).where(contexts.c.name == bindparam("context"))
+_IDS_BY_DIGEST = select(schemas.c.id).where(
+    schemas.c.context == bindparam("context"),
+    schemas.c.digest == bindparam("digest"),
+    select(versions.c.version)
+    .where(versions.c.context == schemas.c.context, versions.c.schema_id == schemas.c.id)
+    .exists(),
+)
+_REFERENCES = (
+    select(references)
+    .where(references.c.context == bindparam("context"))
+    .order_by(references.c.schema_id, references.c.position)
+)
+_REFERENCES_OF_ONE = _REFERENCES.where(references.c.schema_id == bindparam("id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +106,9 @@ def context_names(connection: Connection) -> list[str]:
     return sorted(connection.scalars(select(versions.c.context).distinct()))
 
 
-def last_id(connection: Connection, context: str) -> int:
-    """Return the highest id that the context has assigned, or 0."""
-    return connection.scalar(select(contexts.c.last_id).where(contexts.c.name == context)) or 0
+def last_id(connection: Connection, context: str) -> int | None:
+    """Return the highest id that the context has assigned, or None if it has none yet."""
+    return cast(int | None, connection.scalar(_LAST_ID, {"context": context}))
 
 
 def subjects_in(
@@ -90,10 +136,9 @@ def versions_of(
     connection: Connection, subject: Subject, *, number: int | None = None
 ) -> list[StoredVersion]:
     """Return the versions of a subject, soft-deleted ones too, oldest first; or only `number`."""
-    condition = _of(subject)
-    if number is not None:
-        condition = and_(condition, versions.c.version == number)
-    return _select_versions(connection, condition)
+    if number is None:
+        return _read_versions(connection, _VERSIONS, _names(subject))
+    return _read_versions(connection, _VERSION, {**_names(subject), "number": number})
 
 
 def numbers_of(connection: Connection, subjects: Collection[Subject]) -> list[VersionRecord]:
@@ -139,14 +184,13 @@ def with_schemas(
 
 def latest_version(connection: Connection, subject: Subject) -> StoredVersion | None:
     """Return the highest live version of a subject, or None."""
-    live = and_(_of(subject), versions.c.deleted.is_(False))
-    number = connection.scalar(select(func.max(versions.c.version)).where(live))
-    return None if number is None else versions_of(connection, subject, number=number)[0]
+    found = _read_versions(connection, _LATEST, _names(subject))
+    return found[0] if found else None
 
 
 def highest_number(connection: Connection, subject: Subject) -> int:
     """Return the highest version number of a subject, soft-deleted versions included; 0: none."""
-    return connection.scalar(select(func.max(versions.c.version)).where(_of(subject))) or 0
+    return connection.scalar(_HIGHEST, _names(subject)) or 0
 
 
 def versions_with_text_or_references(
@@ -182,15 +226,9 @@ def is_registered(connection: Connection, context: str, schema_id: int) -> bool:
 
 def find_ids(connection: Connection, context: str, definition: Definition) -> list[int]:
     """Return the ids under which the content is registered in a context, ascending."""
-    statement = select(schemas.c.id).where(
-        schemas.c.context == context,
-        schemas.c.digest == definition.digest,
-        select(versions.c.version)
-        .where(versions.c.context == schemas.c.context, versions.c.schema_id == schemas.c.id)
-        .exists(),
-    )
+    asked = {"context": context, "digest": definition.digest}
     # With ORDER BY id, SQLite would scan all schemas of the context instead of using the digest.
-    return sorted(connection.scalars(statement))
+    return sorted(connection.scalars(_IDS_BY_DIGEST, asked))
 
 
 def ids_of_guid(connection: Connection, guid: str) -> list[tuple[str, int]]:
@@ -225,20 +263,15 @@ def _of(subject: Subject) -> ColumnElement[bool]:
 
 
 def _select_versions(connection: Connection, condition: ColumnElement[bool]) -> list[StoredVersion]:
-    joined = and_(versions.c.context == schemas.c.context, versions.c.schema_id == schemas.c.id)
-    statement = (
-        select(
-            versions.c.subject,
-            versions.c.version,
-            versions.c.deleted,
-            versions.c.created_ms.label("registered_ms"),
-            schemas,
-        )
-        .join_from(versions, schemas, joined)
-        .where(condition)
-    )
+    return _read_versions(connection, _WITH_SCHEMAS.where(condition), {})
+
+
+def _read_versions(
+    connection: Connection, statement: Select[Any], asked: Mapping[str, object]
+) -> list[StoredVersion]:
     rows = sorted(
-        connection.execute(statement), key=lambda row: (row.context, row.subject, row.version)
+        connection.execute(statement, asked),
+        key=lambda row: (row.context, row.subject, row.version),
     )
     if not rows:
         return []
@@ -255,6 +288,10 @@ def _select_versions(connection: Connection, condition: ColumnElement[bool]) -> 
     ]
 
 
+def _names(subject: Subject) -> dict[str, object]:
+    return {"context": subject.context, "subject": subject.name}
+
+
 def _schemas_by_id(
     connection: Connection, context: str, ids: Collection[int]
 ) -> Iterator[tuple[int, StoredSchema]]:
@@ -269,15 +306,16 @@ def _schemas_by_id(
 def _references_of(
     connection: Connection, context: str, ids: Collection[int]
 ) -> dict[int, tuple[SchemaReference, ...]]:
-    statement = (
-        select(references)
-        .where(references.c.context == context)
-        .order_by(references.c.schema_id, references.c.position)
-    )
-    if len(ids) <= _MAX_NAMES_PER_QUERY:
-        statement = statement.where(references.c.schema_id.in_(ids))
+    if len(ids) == 1:
+        rows = connection.execute(_REFERENCES_OF_ONE, {"context": context, "id": next(iter(ids))})
+    else:
+        few = len(ids) <= _MAX_NAMES_PER_QUERY
+        rows = connection.execute(
+            _REFERENCES.where(references.c.schema_id.in_(ids)) if few else _REFERENCES,
+            {"context": context},
+        )
     found: dict[int, tuple[SchemaReference, ...]] = {}
-    for row in connection.execute(statement):
+    for row in rows:
         reference = SchemaReference(row.name, row.written, row.to_version)
         found[row.schema_id] = (*found.get(row.schema_id, ()), reference)
     return found

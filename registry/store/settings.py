@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Sequence
 from typing import cast
 
-from sqlalchemy import Connection, Table, delete, insert, select, update
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    Table,
+    bindparam,
+    delete,
+    insert,
+    literal,
+    select,
+    union_all,
+    update,
+)
 
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.store.tables import configs, modes
+
+# Built once: SQLAlchemy takes longer to build a statement than SQLite to run it.
+_SCOPES: list[BindParameter[str]] = [bindparam(name) for name in ("s1", "s2", "s3", "s4")]
+_IN_FORCE = union_all(
+    select(literal(1), configs.c.scope, configs.c.content).where(configs.c.scope.in_(_SCOPES)),
+    select(literal(0), modes.c.scope, modes.c.mode).where(modes.c.scope.in_(_SCOPES)),
+)
 
 
 def read_config(connection: Connection, scope: str) -> JsonObject | None:
@@ -18,10 +36,20 @@ def read_config(connection: Connection, scope: str) -> JsonObject | None:
     return None if content is None else cast(JsonObject, json.loads(content))
 
 
-def read_configs(connection: Connection, scopes: Collection[str]) -> dict[str, JsonObject]:
-    """The settings made at those of the scopes that have any."""
-    statement = select(configs.c.scope, configs.c.content).where(configs.c.scope.in_(scopes))
-    return {scope: json.loads(content) for scope, content in connection.execute(statement)}
+def read_scopes(
+    connection: Connection, scopes: Sequence[str]
+) -> tuple[dict[str, JsonObject], dict[str, str]]:
+    """The settings and the modes of those of at most four scopes that have any."""
+    names = (*scopes, *[scopes[-1]] * (len(_SCOPES) - len(scopes)))
+    asked = {one.key: name for one, name in zip(_SCOPES, names, strict=True)}
+    found_configs: dict[str, JsonObject] = {}
+    found_modes: dict[str, str] = {}
+    for is_config, scope, content in connection.execute(_IN_FORCE, asked):
+        if is_config:
+            found_configs[scope] = json.loads(content)
+        else:
+            found_modes[scope] = content
+    return found_configs, found_modes
 
 
 def aliases(connection: Connection) -> dict[str, str]:
@@ -46,12 +74,6 @@ def drop_config(connection: Connection, scope: str) -> None:
 def read_mode(connection: Connection, scope: str) -> str | None:
     """The mode set at exactly this scope, or None."""
     return connection.scalar(select(modes.c.mode).where(modes.c.scope == scope))
-
-
-def read_modes(connection: Connection, scopes: Collection[str]) -> dict[str, str]:
-    """The modes set at those of the scopes that have one."""
-    statement = select(modes.c.scope, modes.c.mode).where(modes.c.scope.in_(scopes))
-    return {row.scope: row.mode for row in connection.execute(statement)}
 
 
 def write_mode(connection: Connection, scope: str, mode: str) -> None:

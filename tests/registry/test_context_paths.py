@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from headworks._registry.model.refusals import ServiceError
+from headworks._registry.security.enforcement import require_rule
+from headworks._registry.security.route_rules import RULES
 from headworks._registry.service.context_paths import without_context_prefix
 from headworks.registry_client import RegistryClient
 from tests.registry.guarding import As, basic, start, write_files
@@ -142,3 +146,45 @@ def test_permissions_are_those_of_the_rewritten_name(tmp_path: Path) -> None:
             assert reply.code == 40301, (path, reply)
         assert writer("GET", "/contexts/.eu/subjects").body == []
         assert As(running.url, {})("GET", f"{at}/1").status == 401
+
+
+def test_the_global_context_holds_settings_for_all_contexts(own: Rest) -> None:
+    """The nearest wins: subject, context, `:.__GLOBAL:`. The default context has its own."""
+    at = "/config/:.__GLOBAL:"
+    try:
+        assert own("PUT", at, {"compatibility": "FULL"}).status == 200
+        for path in ("/config/:.gc:s", "/config/plain", "/config/:.gc:"):
+            assert own("GET", f"{path}?defaultToGlobal=true").body["compatibilityLevel"] == "FULL"
+        assert own("GET", "/config").body["compatibilityLevel"] == "FULL"
+        own("PUT", "/config", {"compatibility": "NONE"})
+        own("PUT", "/config/:.gc2:", {"compatibility": "FORWARD"})
+        levels = {
+            name: own("GET", f"/config/{name}?defaultToGlobal=true").body["compatibilityLevel"]
+            for name in ("plain", ":.gc:s", ":.gc2:s")
+        }
+        assert levels == {"plain": "NONE", ":.gc:s": "FULL", ":.gc2:s": "FORWARD"}
+        assert own("PUT", "/mode/:.__GLOBAL:", {"mode": "READONLY"}).status == 200
+        assert own("GET", "/mode").body == {"mode": "READONLY"}
+        assert own.register(fresh(), record("id:long")).code == 42205
+        own("DELETE", "/mode/:.__GLOBAL:")
+        assert own.register(":.__GLOBAL:s", record("id:long")).code == 42208
+        assert ".__GLOBAL" not in own("GET", "/contexts").body
+    finally:
+        for path in (at, "/config", "/mode/:.__GLOBAL:", "/config/:.gc2:"):
+            own("DELETE", path)
+    assert own("GET", "/config/:.gc:s?defaultToGlobal=true").body == {
+        "compatibilityLevel": "BACKWARD_TRANSITIVE"
+    }
+
+
+def test_only_an_admin_of_everything_changes_the_global_context() -> None:
+    def has(_role: object, name: str) -> bool:
+        return name.startswith(":.")  # a grant on all named contexts
+
+    one: Any = SimpleNamespace(principal=SimpleNamespace(name="eve"), has=has, may=has)
+    for route in (("PUT", "/config/{subject}"), ("PUT", "/mode/{subject}")):
+        require_rule(one, RULES[route], ":.eu:")
+        with pytest.raises(ServiceError, match="on all subjects"):
+            require_rule(one, RULES[route], ":.__GLOBAL:")
+    with pytest.raises(ServiceError, match="on all subjects"):
+        require_rule(one, RULES["DELETE", "/contexts/{context}"], ".__GLOBAL")

@@ -112,8 +112,8 @@ def test_a_proposal_takes_the_fields_of_the_newest_version(tmp_path: Path) -> No
     proposal = ProposedSchema(text_of(record("a:int=0", "b:int=0")))
     registrar.register("s", proposal, who="t", dry_run=True)
     registrar.check("s", proposal, None)
-    assert [one.shared for one in loader.parsed[-2].fields] == [True, False]
-    assert [one.shared for one in loader.parsed[-1].fields] == [True, False]
+    (parsed,) = loader.parsed  # the check repeats what the dry run has parsed
+    assert [one.shared for one in parsed.fields] == [True, False]
     database.close()
 
 

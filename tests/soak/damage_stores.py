@@ -33,7 +33,7 @@ from headworks._broker.coordination import CommittedOffset, LocalCoordination, T
 from headworks._broker.topics.known_schemas import KnownSchemas
 from headworks._cli.main import command_line
 from headworks._registry.model.definition import Definition, SchemaReference
-from headworks._registry.store import RegistryStore, schema_writes, settings
+from headworks._registry.store import RegistryStore, schema_writes, schemas, settings
 from headworks._registry.store.changes import AuditEntry, add_audit_entry
 from headworks._server.checked_sqlite import row_checksums
 from headworks._server.checked_sqlite.salvage import intact_rows
@@ -263,8 +263,15 @@ def _fill_registry(folder: Path) -> Callable[[], None]:
             {"type": "record", "name": f"R{number}", "doc": "d" * (number * 37 % 900)}
         )
         with store.write() as connection:
-            given = schema_writes.add_schema(
-                connection, subject.context, Definition(text, used), number
+            last = schemas.last_id(connection, subject.context)
+            given = (last or 0) + 1
+            schema_writes.add_schema(
+                connection,
+                subject.context,
+                Definition(text, used),
+                number,
+                schema_id=given,
+                last_id=last,
             )
             schema_writes.add_version(connection, subject, number + 1, given, number)
             if number % 6 == 0:

@@ -8,6 +8,7 @@ Rules:
   on one store and without a leader.
 - Writers of one process queue before they take a connection. A database's own queue may be unfair
   (SQLite's is random), and a waiting writer must not keep a connection from readers.
+- Writers that queue share one transaction (`write_group`): it is flushed once for all of them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from headworks._server.checked_sqlite.commit_counter import CommitCounter
 from headworks._server.database import dialects
 from headworks._server.database.migrations import Bookkeeping, Step, migrate
+from headworks._server.database.write_group import WriteGroup
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
 
@@ -31,6 +33,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+_MAX_GROUP_MEMBERS = 64
 _CHECKPOINT_BYTES = 2 << 20  # SQLite's own default is about 4 MB
 
 
@@ -58,6 +61,9 @@ class Database:
         self._state = own.state  # the table with the revision
         self._listeners: list[Callable[[], None]] = []  # called after every change
         self._writer = Lock()  # held by the one writer of this process
+        self._counting = Lock()  # guards the next line
+        self._queued = 0  # writers that wait for the lock
+        self._group: WriteGroup | None = None  # the open transaction of the writers
         self._salvage = salvage
         self._commits: CommitCounter | None = None
         self._checkpoint_at = _CHECKPOINT_BYTES  # of the log
@@ -100,16 +106,56 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Open a transaction that changes the store; no other writer runs at the same time."""
-        with self._writer, self._writing.begin() as connection:
+        """Open a transaction that changes the store; no other writer runs at the same time.
+
+        Returns when the change is on disk, perhaps together with those of other threads.
+        """
+        with self._counting:
+            self._queued += 1
+        with self._writer:
+            with self._counting:
+                self._queued -= 1
+            group = self._group or self._begin_group()
+            try:
+                with group.member():
+                    yield group.connection
+            finally:
+                with self._counting:
+                    more = self._queued > 0 and group.members < _MAX_GROUP_MEMBERS
+                if not group.members or not more:
+                    self._end_group(group)
+        group.wait()
+
+    def _begin_group(self) -> WriteGroup:
+        group = WriteGroup(self._writing)
+        try:
+            connection = group.connection
             connection.execute(update(self._state).values(revision=self._state.c.revision + 1))
-            revision = int(connection.scalar(select(self._state.c.revision)) or 0)
-            yield connection
-        if self._commits is not None:
-            self._commits.record(revision, flushed=True)
-            self._checkpoint_if_due()
-        for listener in self._listeners:
-            listener()
+            group.revision = int(connection.scalar(select(self._state.c.revision)) or 0)
+        except BaseException:
+            group.abandon()
+            raise
+        self._group = group
+        return group
+
+    def _end_group(self, group: WriteGroup) -> None:
+        """Commit the group, record it, and let its threads return; the last member calls this."""
+        self._group = None
+        if not group.members:
+            group.abandon()
+            return
+        try:
+            group.commit()
+            if self._commits is not None:
+                self._commits.record(group.revision, flushed=True)
+                self._checkpoint_if_due()
+            for listener in self._listeners:
+                listener()
+        except BaseException as error:
+            group.error = error
+            raise
+        finally:
+            group.ended.set()
 
     def _checkpoint_if_due(self) -> None:
         """Checkpoint a long log. One that a reader needs is left to grow before the next try."""

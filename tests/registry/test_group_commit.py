@@ -1,0 +1,99 @@
+"""Writers of one process that queue: one flush for all, and each succeeds or fails by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from headworks._registry.model.schema_limits import SchemaLimits
+from headworks._registry.operations.parsed_schemas import SchemaCache
+from headworks._registry.operations.reader import RegistryReader, VersionFilter
+from headworks._registry.operations.registrar import ProposedSchema, Registrar
+from headworks._registry.store import RegistryStore
+from headworks._server.database.write_group import WriteGroup
+from headworks.errors import RefusedError
+from tests.registry.rest import record, text_of
+from tests.waiting import until
+
+pytestmark = pytest.mark.unit
+
+WRITERS = 12
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[RegistryStore]:
+    opened = RegistryStore(f"sqlite:///{tmp_path / 'registry.db'}")
+    yield opened
+    opened.close()
+
+
+def together(store: RegistryStore, works: list[Callable[[], object]]) -> list[Future[object]]:
+    """Run every piece of work in a thread of its own, while a writer before them is at work."""
+    with ThreadPoolExecutor(len(works)) as pool:
+        with store.write():
+            running = [pool.submit(work) for work in works]
+            until(lambda: store._queued == len(works))
+        return running
+
+
+def registering(store: RegistryStore, subject: str, text: str) -> Callable[[], object]:
+    registrar = Registrar(store, SchemaCache(), SchemaLimits())
+    return lambda: registrar.register(subject, ProposedSchema(text), who="me")["id"]
+
+
+def test_writers_that_queue_are_committed_together(store: RegistryStore) -> None:
+    works = [registering(store, f"s{n}", text_of(record(f"f{n}:long"))) for n in range(WRITERS)]
+    before = store.revision()
+    ids = [one.result() for one in together(store, works)]
+    assert sorted(map(str, ids)) == sorted(map(str, range(1, WRITERS + 1)))
+    assert store.revision() - before == 1
+
+
+def test_equal_schemas_of_one_group_have_one_id(store: RegistryStore) -> None:
+    text = text_of(record("id:long"))
+    works = [registering(store, f"s{n}", text) for n in range(WRITERS)]
+    assert {one.result() for one in together(store, works)} == {1}
+
+
+def test_a_writer_that_fails_takes_back_its_own_changes_only(store: RegistryStore) -> None:
+    def fails() -> None:
+        with store.write() as connection:
+            connection.exec_driver_sql("DELETE FROM state")
+            raise ValueError("no")
+
+    works = [registering(store, f"s{n}", text_of(record(f"f{n}:long"))) for n in range(WRITERS)]
+    works[3] = works[7] = fails
+    found = together(store, works)
+    assert [type(one.exception()) for one in found].count(ValueError) == 2
+    names = RegistryReader(store, SchemaCache()).subjects(":*:", VersionFilter())
+    assert len(names) == WRITERS - 2
+    assert store.revision() > 0
+
+
+def test_a_refusal_changes_nothing(store: RegistryStore) -> None:
+    registering(store, "s", text_of(record("id:long")))()
+    before = store.revision()
+    with pytest.raises(RefusedError, match="incompatible"):
+        registering(store, "s", text_of(record("id:string")))()
+    assert store.revision() == before
+
+
+def test_no_writer_of_a_group_returns_if_its_commit_fails(
+    store: RegistryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(group: WriteGroup) -> None:
+        group.abandon()
+        raise OperationalError("COMMIT", {}, Exception("database or disk is full"))
+
+    works = [registering(store, f"s{n}", text_of(record(f"f{n}:long"))) for n in range(WRITERS)]
+    with monkeypatch.context() as patch:
+        patch.setattr(WriteGroup, "commit", full)
+        with ThreadPoolExecutor(WRITERS) as pool:
+            found = [pool.submit(work) for work in works]
+        assert all(isinstance(one.exception(), OperationalError) for one in found)
+    assert RegistryReader(store, SchemaCache()).subjects(":*:", VersionFilter()) == []
+    assert works[0]() == 1
