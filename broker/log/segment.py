@@ -171,7 +171,11 @@ class LogSegment:
         Raises CorruptError if the search meets damage.
         """
         relative = offset - self.base_offset
-        position, end = self._start_position(lambda index: index.at_offset(relative)), self.size
+        index, end = self.index, self.size
+        if isinstance(index, GrowingIndex):  # built in memory, from this very file
+            position = index.at_offset(relative)[1]
+        else:
+            position = self._start_position(lambda index: index.at_offset(relative))
         expected = None if position else self.base_offset
         found, position, expected = find_header(self.file.fd, position, end, offset, expected)
         if found is not None:
@@ -197,12 +201,10 @@ class LogSegment:
     def chained_until(self, first: Batch, stop: int) -> int:
         """Return up to where the batches from `first` on follow each other, at most `stop`.
 
-        A base offset lies outside the CRC, so no client notices a wrong one. The headers of a
-        sealed segment are checked once, a bounded number at a time. Raises CorruptError if `first`
-        is wrong.
+        The segment is sealed: the broker does not read back what it just wrote. A base offset lies
+        outside the CRC, so no client notices a wrong one. The headers are checked once, a bounded
+        number at a time. Raises CorruptError if `first` is wrong.
         """
-        if not isinstance(self.index, MappedIndex):
-            return stop
         begin, position, expected = self._chained
         if not begin <= first.position <= position:
             begin, position, expected = first.position, first.position, first.base_offset

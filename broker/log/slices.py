@@ -9,8 +9,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 from headworks._broker.log.aborted_index import AbortedTransaction
+from headworks._broker.log.index import MappedIndex
 from headworks._broker.log.recovery_point import LogPosition
 from headworks._broker.log.segment import LogSegment
+from headworks._kafka.records.batch import LENGTH_PREFIX
 from headworks._kafka.records.file_slice import FileSlice
 from headworks.errors import RefusedError
 
@@ -41,13 +43,16 @@ def find_slice(
         limit = end.position if last else segment.size
         batch = segment.find_batch(offset)
         if batch is not None and batch.position < limit:
-            batch_end = batch.position + batch.size
-            stop = min(limit, batch.position + max_bytes)
+            batch_end = batch.position + LENGTH_PREFIX + batch.length
+            stop = batch.position + max_bytes
+            if stop > limit:
+                stop = limit
             if stop < batch_end:
                 stop = batch_end if at_least_one else batch.position
             elif stop < limit:
                 stop = max(batch_end, segment.batch_boundary_before(stop))
-            stop = segment.chained_until(batch, stop)
+            if isinstance(segment.index, MappedIndex):  # it is sealed
+                stop = segment.chained_until(batch, stop)
             return segment, FileSlice(segment.file, batch.position, stop - batch.position)
         at += 1
     return segments[-1], FileSlice(segments[-1].file, 0, 0)
