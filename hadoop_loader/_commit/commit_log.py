@@ -18,6 +18,8 @@ Rules:
 - Only the last record is needed. Older ones stay for people to read, until `expire` removes them.
 - `expire` first notes the last record that it removes. A chain that starts late was expired; a
   chain with a gap was damaged (`verify`).
+- The files beside a record are written after it. If one is newer than every record, a record was
+  lost, and with it the offsets of its load. Nothing goes on then: its rows would come twice.
 """
 
 from __future__ import annotations
@@ -76,8 +78,13 @@ class CommitLog:
         self._commits.mkdir(parents=True, exist_ok=True)
 
     def numbers(self) -> list[int]:
-        """Return the numbers of all commits, ascending."""
-        return sorted(int(p.stem) for p in self._commits.glob("*.json") if p.stem.isdecimal())
+        """Return the numbers of all commits, ascending; CorruptError if the newest are lost."""
+        found = [path for path in self._commits.glob("*") if path.stem.isdecimal()]
+        numbers = sorted(int(path.stem) for path in found if _is_record(path))
+        beside = max((path for path in found if not _is_record(path)), key=_number, default=None)
+        if beside is not None and _number(beside) > (numbers[-1] if numbers else 0):
+            raise commit_record.lost_error(self._path(_number(beside)), beside)
+        return numbers
 
     def latest(self) -> Commit | None:
         """Return the last commit, or None before the first."""
@@ -194,6 +201,10 @@ class CommitLog:
 
     def _path(self, number: int) -> AnyPath:
         return self._commits / f"{number:08d}.json"
+
+
+def _number(path: AnyPath) -> int:
+    return int(path.stem)
 
 
 def _is_record(path: AnyPath) -> bool:

@@ -180,6 +180,15 @@ def corrupt_error(file: object) -> CorruptError:
     )
 
 
+def lost_error(record: object, beside: object) -> CorruptError:
+    """Return the error for a record that is not there, although `beside` was written after it."""
+    return CorruptError(
+        f"{record} is missing, and {beside} was written after it",
+        fix="restore it from a backup of the warehouse (docs/backup.md); do not delete the files "
+        "beside it: a load without it would bring its rows again",
+    )
+
+
 def _body(commit: Commit) -> dict[str, Any]:
     """Return the commit as JSON values (dataclasses.asdict would copy every count)."""
     return {

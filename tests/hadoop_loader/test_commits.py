@@ -10,9 +10,11 @@ import pytest
 from hadoop_loader._commit import transaction
 from hadoop_loader._commit.commit_log import CommitLog, ExpiredCommits
 from hadoop_loader._commit.commit_record import Commit, CommitFile, TableState, TopicCommit
+from hadoop_loader._commit.log_files import read_text
 from hadoop_loader._operations.compact import Compaction
 from hadoop_loader._operations.load import Load
 from hadoop_loader._operations.verify import count_rows
+from hadoop_loader._storage.filesystem import write_durably
 from headworks.errors import CorruptError, UsageError
 from tests.hadoop_loader.memory import World
 from tests.hadoop_loader.test_loading import DAY, V1, click, numbers
@@ -72,6 +74,27 @@ def test_a_damaged_record_is_not_guessed_at(tmp_path: Path, change: object) -> N
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(CorruptError, match="is not what the loader wrote"):
         log.latest()
+
+
+@pytest.mark.parametrize("beside", [".applied", ".report"])
+def test_a_newest_record_that_is_lost_is_missed(world: World, beside: str) -> None:
+    """Its load would be made again beside its files, and its rows would come twice."""
+    world.register("clicks", V1)
+    for number in (1, 2):
+        click(world, number)
+        assert Load(world.context()).run().number == number
+    commits = world.root / "_headworks" / "commits"
+    record = read_text(commits / "00000002.json")
+    for name in {".json", ".applied", ".report"} - {beside}:
+        (commits / f"00000002{name}").unlink()
+    click(world, 3)
+    with pytest.raises(CorruptError, match=r"00000002\.json is missing, and .*00000002\."):
+        Load(world.context()).run()
+    with pytest.raises(CorruptError, match="is missing"):
+        count_rows(world.root)
+    write_durably(commits / "00000002.json", record)
+    assert Load(world.context()).run().number == 3
+    assert numbers(world) == [1, 2, 3]
 
 
 def test_schemas_are_kept_by_fingerprint(tmp_path: Path) -> None:
