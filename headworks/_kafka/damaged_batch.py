@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -96,8 +97,9 @@ def offset_after(
     """Return the first offset after a damaged batch: the next batch's, or the log end offset.
 
     `client` holds the properties of librdkafka that name the brokers and the user. The next batch
-    may be damaged too. The search takes two fetches for each doubling of the batch's records.
-    UnreachableError if the broker does not answer within `timeout` seconds.
+    may be damaged too. The search takes two fetches for each doubling of the batch's records, or one
+    for each record if the broker knows of the damage. The next batch is then the next intact one.
+    UnreachableError if the broker does not answer for `timeout` seconds.
     """
     properties = {"group.id": "headworks-damage", **client, **_PROBE}
     consumer = KafkaConsumer(properties)
@@ -107,34 +109,60 @@ def offset_after(
         consumer.close()
 
 
+class _NamelessDamageError(Exception):
+    """The broker itself reports damage, and does not say where the damaged batch begins."""
+
+
 class _Search:
-    """A search between two offsets: a fetch at the first meets the batch, one at the other not."""
+    """A search between two offsets: a fetch at the first meets the batch, one at the other not.
+
+    A broker that knows of the damage names no batch. Two damaged batches then look like one, with
+    the intact ones between them, so the search asks for every offset.
+    """
 
     def __init__(self, consumer: KafkaConsumer, batch: DamagedBatch, timeout: float) -> None:
         self._consumer = consumer
         self._batch = batch
+        self._inside = batch.offset  # a fetch at it, and at all before it, meets the batch
         self._base: int | None = None  # the batch's base offset, as fetches report it
         self._timeout = timeout
         self._deadline = time.monotonic() + timeout
 
     def run(self) -> int:
-        inside, step = self._batch.offset, 1
-        if (found := self._probe(inside)) is not None:
+        try:
+            return self._search()
+        except _NamelessDamageError:
+            return self._walk()
+
+    def _search(self) -> int:
+        if (found := self._probe(self._inside)) is not None:
             return found  # the broker serves it now
-        while (found := self._probe(inside + step)) is None:
-            inside, step = inside + step, step * 2
-        outside = inside + step
-        while outside - inside > 1:
-            middle = (inside + outside) // 2
+        step = 1
+        while (found := self._probe(self._inside + step)) is None:
+            self._inside, step = self._inside + step, step * 2
+        outside = self._inside + step
+        while outside - self._inside > 1:
+            middle = (self._inside + outside) // 2
             nearer = self._probe(middle)
             if nearer is None:
-                inside = middle
+                self._inside = middle
             else:
                 outside, found = middle, nearer
         return found
 
+    def _walk(self) -> int:
+        while True:
+            self._deadline = time.monotonic() + self._timeout
+            with suppress(_NamelessDamageError):
+                if (found := self._probe(self._inside + 1)) is not None:
+                    return found
+            self._inside += 1
+
     def _probe(self, offset: int) -> int | None:
-        """Return the first offset that a fetch at `offset` finds; None if it meets the batch."""
+        """Return the first offset that a fetch at `offset` finds; None if it meets the batch.
+
+        Raises _NamelessDamageError if the broker reports damage, and UnreachableError.
+        """
         place = TopicPartition(self._batch.topic, self._batch.partition, offset)
         self._consumer.assign([place])
         reason = "no answer"
@@ -158,10 +186,11 @@ class _Search:
 
     def _next_damaged(self, code: int, found: int) -> int | None:
         """Return the base offset of another damaged batch; None if it is the same one."""
+        if code == KafkaError.INVALID_MSG:  # it names the offset that was asked for
+            raise _NamelessDamageError
         if self._base is None:
             self._base = found
-        # The broker's own error names the offset that was asked for, and no base offset.
-        return None if code == KafkaError.INVALID_MSG or found == self._base else found
+        return None if found == self._base else found
 
     def _log_end(self) -> int:
         place = TopicPartition(self._batch.topic, self._batch.partition)

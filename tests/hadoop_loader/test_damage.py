@@ -258,7 +258,9 @@ def test_several_damaged_batches_and_one_at_the_end(log: Log, reader: type) -> N
     damage = DamageReport(skip=True)
     with fetcher(log, reader) as reading:
         assert log.read(reading, damage) == list(range(20, 30))
-    assert [(d.start, d.end) for d in damage.found] == [(0, 10), (10, 20), (30, 40)]
+    # A broker that knows of the first two already reports them as one.
+    skipped = [offset for d in damage.found for offset in range(d.start, d.end)]
+    assert skipped == [*range(20), *range(30, 40)]
 
 
 @pytest.mark.e2e
