@@ -97,8 +97,8 @@ def offset_after(
     """Return the first offset after a damaged batch: the next batch's, or the log end offset.
 
     `client` holds the properties of librdkafka that name the brokers and the user. The next batch
-    may be damaged too. The search takes two fetches for each doubling of the batch's records, or one
-    for each record if the broker knows of the damage. The next batch is then the next intact one.
+    may be damaged too. The search takes two fetches for each doubling of its records. If the
+    broker knows of the damage, it takes one for each record, and the next one is intact.
     UnreachableError if the broker does not answer for `timeout` seconds.
     """
     properties = {"group.id": "headworks-damage", **client, **_PROBE}
