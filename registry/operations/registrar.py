@@ -108,7 +108,7 @@ class Registrar:
             if dry_run:
                 return self._dry_run(connection, actual, proposal, normalize, response_format)
         with self._store.write() as connection:
-            again = resolve(connection, actual.subject)
+            again = resolve(connection, subject)
             version = self._add(connection, again, proposal, normalize, who)
             return version_entity(connection, self._cache, version, response_format)
 

@@ -348,6 +348,19 @@ def test_alias_of_a_subject(rest: Rest) -> None:
     assert rest.register(other, WIDER).body["version"] == 2
 
 
+def test_an_alias_of_an_alias_is_followed_once(rest: Rest) -> None:
+    asked, middle, last = fresh(), fresh(), fresh()
+    rest.register(middle, SIMPLE)
+    rest("PUT", f"/config/{middle}", {"alias": last})
+    rest("PUT", f"/config/{asked}", {"alias": middle})
+    # The subject that was checked is the one that gets the version.
+    assert rest.register(asked, BROKEN).code == 40901
+    assert rest.register(asked, WIDER).body["version"] == 2
+    rest("PUT", f"/config/{middle}", {"alias": ""})
+    assert rest("GET", f"/subjects/{middle}/versions").body == [1, 2]
+    assert rest("GET", f"/subjects/{last}/versions").code == 40401
+
+
 def test_dry_run_gives_the_verdict_and_changes_nothing(rest: Rest) -> None:
     subject = fresh()
     assert rest.register(subject, SIMPLE, "?dry_run=true").body["version"] == 1
