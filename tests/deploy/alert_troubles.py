@@ -102,6 +102,8 @@ BORN: Final[dict[str, tuple[str, ...]]] = {
     alert: (
         "headworks_loader_topics_refused 0x120",
         f'headworks_loader_topic_{name}{{topic="new"}} {"_ " * 100}3x20',
+        # Another loader, which had losses of a topic of this name before.
+        f'headworks_loader_topic_{name}{{site="other",topic="new"}} 7x120',
     )
     for alert, name in (
         ("HeadworksQuarantineGrows", "quarantined"),

@@ -61,6 +61,12 @@ HEALTH = (
     "headworks_loader_topics_refused 0x180",
     'headworks_loader_topic_quarantined{topic="t"} 7x180',
     'headworks_loader_topic_quarantined{topic="new"} ' + "_ " * 100 + "0x79",
+    # A loader that moved to another machine, with losses of long ago.
+    *(
+        f'headworks_loader_topic_{name}{{instance="{at}",pod="{at}",topic="old"}} {values}'
+        for name in ("quarantined", "lost", "damaged")
+        for at, values in (("a", "7x100"), ("b", "_x101 7x78"))
+    ),
     'headworks_mirror_lag_seconds{source="s",topic="t"} 5x180',
     'headworks_mirror_checkpoint_age_seconds{source="s"} 5x180',
     'headworks_mirror_lag_messages{source="s",topic="t"} 5x180',
