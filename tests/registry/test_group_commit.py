@@ -74,6 +74,17 @@ def test_a_writer_that_fails_takes_back_its_own_changes_only(store: RegistryStor
     assert store.revision() > 0
 
 
+def test_a_writer_that_leaves_the_queue_keeps_nobody_waiting(store: RegistryStore) -> None:
+    """As a signal does that interrupts it there: the writer before it counted on it."""
+    store._queued += 1
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(registering(store, "s", text_of(record("id:long"))))
+        until(lambda: store._group is not None and store._group.members == 1)
+        store._queued -= 1
+        assert first.result() == 1
+    assert registering(store, "t", text_of(record("id:string")))() == 2
+
+
 def test_a_refusal_changes_nothing(store: RegistryStore) -> None:
     registering(store, "s", text_of(record("id:long")))()
     before = store.revision()

@@ -34,6 +34,7 @@ def now_ms() -> int:
 
 
 _MAX_GROUP_MEMBERS = 64
+_PATIENCE_SECONDS = 1.0  # of a finished writer whose group nobody ends
 _CHECKPOINT_BYTES = 2 << 20  # SQLite's own default is about 4 MB
 
 
@@ -110,11 +111,8 @@ class Database:
 
         Returns when the change is on disk, perhaps together with those of other threads.
         """
-        with self._counting:
-            self._queued += 1
-        with self._writer:
-            with self._counting:
-                self._queued -= 1
+        self._queue()
+        try:
             group = self._group or self._begin_group()
             try:
                 with group.member():
@@ -124,7 +122,22 @@ class Database:
                     more = self._queued > 0 and group.members < _MAX_GROUP_MEMBERS
                 if not group.members or not more:
                     self._end_group(group)
-        group.wait()
+        finally:
+            self._writer.release()
+        while not group.wait(_PATIENCE_SECONDS):
+            with self._writer:  # an interrupt took the writer away that was to end the group
+                if self._group is group:
+                    self._end_group(group)
+
+    def _queue(self) -> None:
+        """Wait until this thread is the one writer."""
+        with self._counting:
+            self._queued += 1
+        try:
+            self._writer.acquire()
+        finally:
+            with self._counting:
+                self._queued -= 1
 
     def _begin_group(self) -> WriteGroup:
         group = WriteGroup(self._writing)

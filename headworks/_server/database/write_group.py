@@ -61,8 +61,9 @@ class WriteGroup:
             self.connection.close()
             self.ended.set()
 
-    def wait(self) -> None:
-        """Wait until the group is committed. Raises the error of its commit."""
-        self.ended.wait()
+    def wait(self, seconds: float) -> bool:
+        """Wait for the commit; return whether it has come. Raises the error of the commit."""
+        ended = self.ended.wait(seconds)
         if self.error is not None:
             raise self.error
+        return ended
