@@ -14,6 +14,7 @@ from headworks._registry.operations.parsed_schemas import SchemaCache
 from headworks._registry.operations.reader import RegistryReader, VersionFilter
 from headworks._registry.operations.registrar import ProposedSchema, Registrar
 from headworks._registry.store import RegistryStore
+from headworks._server.database import write_group
 from headworks._server.database.write_group import WriteGroup
 from headworks.errors import RefusedError
 from tests.registry.rest import record, text_of
@@ -45,12 +46,68 @@ def registering(store: RegistryStore, subject: str, text: str) -> Callable[[], o
     return lambda: registrar.register(subject, ProposedSchema(text), who="me")["id"]
 
 
-def test_writers_that_queue_are_committed_together(store: RegistryStore) -> None:
+@pytest.fixture
+def commits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of members of each group that was committed."""
+    found: list[int] = []
+    commit = WriteGroup.commit
+
+    def counted(group: WriteGroup) -> None:
+        found.append(group.members)
+        commit(group)
+
+    monkeypatch.setattr(WriteGroup, "commit", counted)
+    monkeypatch.setattr(write_group, "_MAX_SECONDS", 600)
+    return found
+
+
+def test_writers_that_queue_are_committed_together(
+    store: RegistryStore, commits: list[int]
+) -> None:
     works = [registering(store, f"s{n}", text_of(record(f"f{n}:long"))) for n in range(WRITERS)]
     before = store.revision()
     ids = [one.result() for one in together(store, works)]
     assert sorted(map(str, ids)) == sorted(map(str, range(1, WRITERS + 1)))
-    assert store.revision() - before == 1
+    assert commits == [WRITERS + 1]
+    assert store.revision() - before == WRITERS + 1, "each change has a revision of its own"
+
+
+def test_a_group_is_bounded_in_members_and_time(
+    store: RegistryStore, commits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        with store.write():
+            raise ValueError("no")
+
+    monkeypatch.setattr(write_group, "_MAX_MEMBERS", 4)
+    together(store, [fails] * 6)
+    assert commits == [1], "those that fail count as well"
+    monkeypatch.setattr(write_group, "_MAX_SECONDS", 0)
+    works = [registering(store, f"s{n}", text_of(record(f"f{n}:long"))) for n in range(3)]
+    together(store, works)
+    assert commits == [1] * 5
+
+
+def test_nothing_is_committed_after_the_database_gave_up_the_transaction(
+    store: RegistryStore, commits: list[int]
+) -> None:
+    """As SQLite does by itself when the disk is full: no savepoint is left then."""
+
+    def gives_up() -> None:
+        with store.write() as connection:
+            connection.exec_driver_sql("ROLLBACK")
+            raise ValueError("the disk is full")
+
+    store._queued += 1  # it keeps the group open for the second member
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(registering(store, "s", text_of(record("id:long"))))
+        until(lambda: store._group is not None and store._group.members == 1)
+        with pytest.raises(OperationalError, match="no such savepoint"):
+            gives_up()
+        assert isinstance(first.exception(), OperationalError)
+    store._queued -= 1
+    assert (commits, store.revision()) == ([], 0)
+    assert registering(store, "s", text_of(record("id:long")))() == 1
 
 
 def test_equal_schemas_of_one_group_have_one_id(store: RegistryStore) -> None:

@@ -33,7 +33,6 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-_MAX_GROUP_MEMBERS = 64
 _PATIENCE_SECONDS = 1.0  # of a finished writer whose group nobody ends
 _CHECKPOINT_BYTES = 2 << 20  # SQLite's own default is about 4 MB
 
@@ -113,14 +112,18 @@ class Database:
         """
         self._queue()
         try:
-            group = self._group or self._begin_group()
+            if self._group is None:
+                self._group = WriteGroup(self._writing)
+            group = self._group
             try:
                 with group.member():
+                    revision = self._raise_revision(group.connection)
                     yield group.connection
+                group.revision = revision
             finally:
                 with self._counting:
-                    more = self._queued > 0 and group.members < _MAX_GROUP_MEMBERS
-                if not group.members or not more:
+                    more = self._queued > 0
+                if not (more and group.may_grow):
                     self._end_group(group)
         finally:
             self._writer.release()
@@ -139,25 +142,17 @@ class Database:
             with self._counting:
                 self._queued -= 1
 
-    def _begin_group(self) -> WriteGroup:
-        group = WriteGroup(self._writing)
-        try:
-            connection = group.connection
-            connection.execute(update(self._state).values(revision=self._state.c.revision + 1))
-            group.revision = int(connection.scalar(select(self._state.c.revision)) or 0)
-        except BaseException:
-            group.abandon()
-            raise
-        self._group = group
-        return group
+    def _raise_revision(self, connection: Connection) -> int:
+        connection.execute(update(self._state).values(revision=self._state.c.revision + 1))
+        return int(connection.scalar(select(self._state.c.revision)) or 0)
 
     def _end_group(self, group: WriteGroup) -> None:
         """Commit the group, record it, and let its threads return; the last member calls this."""
         self._group = None
-        if not group.members:
-            group.abandon()
-            return
         try:
+            if not group.members or group.error is not None:
+                group.abandon()
+                return
             group.commit()
             if self._commits is not None:
                 self._commits.record(group.revision, flushed=True)
@@ -165,7 +160,7 @@ class Database:
             for listener in self._listeners:
                 listener()
         except BaseException as error:
-            group.error = error
+            group.error = group.error or error
             raise
         finally:
             group.ended.set()

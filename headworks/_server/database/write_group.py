@@ -4,16 +4,24 @@ Rules:
 
 - A member sees the changes of the members before it. None is acknowledged before all are on disk.
 - A member that fails takes back its own changes only. If it is the only one, nothing is committed.
+- If that is impossible, nothing is committed and all members fail: a database may end the whole
+  transaction by itself, as SQLite does when the disk is full.
+- A group is bounded in members and in time, so that its first member does not wait for long.
 - The group is used by one thread at a time: its owner holds a lock.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+_MAX_MEMBERS = 64  # those that fail are counted too
+_MAX_SECONDS = 0.05
 
 
 class WriteGroup:
@@ -22,34 +30,55 @@ class WriteGroup:
     def __init__(self, engine: Engine) -> None:
         self.connection = engine.connect()
         self.members = 0  # that have changed something
-        self.revision = 0  # of the store after the commit
+        self.revision = 0  # of the store after the last of them
         self.ended = Event()
-        self.error: BaseException | None = None  # of the commit
+        self.error: BaseException | None = None  # why no member is committed
+        self._tried = 0
+        self._began = time.monotonic()
         try:
             self._transaction = self.connection.begin()
         except BaseException:
             self.connection.close()
             raise
 
+    @property
+    def may_grow(self) -> bool:
+        """Whether another member may come."""
+        if not self.members or self.error is not None or self._tried >= _MAX_MEMBERS:
+            return False
+        return time.monotonic() - self._began < _MAX_SECONDS
+
     @contextmanager
     def member(self) -> Iterator[None]:
         """Run one writer inside the block; its error takes back its changes."""
+        self._tried += 1
         if not self.members:  # an error of the first one takes back everything
             yield
         else:
-            self.connection.exec_driver_sql("SAVEPOINT member")
+            self._run("SAVEPOINT member")
             try:
                 yield
             except BaseException:
-                self.connection.exec_driver_sql("ROLLBACK TO SAVEPOINT member")
+                self._run("ROLLBACK TO SAVEPOINT member")
                 raise
-            self.connection.exec_driver_sql("RELEASE SAVEPOINT member")
+            self._run("RELEASE SAVEPOINT member")
         self.members += 1
+
+    def _run(self, statement: str) -> None:
+        try:
+            self.connection.exec_driver_sql(statement)
+        except BaseException as error:
+            self.error = error
+            raise
 
     def commit(self) -> None:
         """Commit what all members have changed."""
         try:
             self._transaction.commit()
+        except BaseException:
+            with suppress(SQLAlchemyError):
+                self._transaction.rollback()
+            raise
         finally:
             self.connection.close()
 
@@ -59,11 +88,10 @@ class WriteGroup:
             self._transaction.rollback()
         finally:
             self.connection.close()
-            self.ended.set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the commit; return whether it has come. Raises the error of the commit."""
+        """Wait for the commit; return whether it has come. Raises why there was none."""
         ended = self.ended.wait(seconds)
-        if self.error is not None:
+        if ended and self.error is not None:
             raise self.error
         return ended
