@@ -61,7 +61,10 @@ def checked(configs: Mapping[str, str], defaults: ConsumerGroupTimes) -> Consume
         raise ValueError(
             f"{HEARTBEAT}={values[HEARTBEAT]} must be less than {SESSION}={values[SESSION]}"
         )
-    return replace(defaults, session=values[SESSION] / 1000, interval=values[HEARTBEAT] / 1000)
+    session, interval = values[SESSION] / 1000, values[HEARTBEAT] / 1000
+    # A member that waits for partitions asks no later than one that has them.
+    waiting_interval = min(defaults.waiting_interval, interval)
+    return replace(defaults, session=session, interval=interval, waiting_interval=waiting_interval)
 
 
 def times_of(configs: Mapping[str, str], defaults: ConsumerGroupTimes) -> ConsumerGroupTimes:

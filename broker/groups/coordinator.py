@@ -92,8 +92,8 @@ class GroupCoordinator:
         self._sizes: dict[str, int] = {}  # bytes of each group
         self._size = 0  # bytes of all groups
         self._revisions: dict[str, int] = {}  # of each group of the consumer protocol
-        self._settles_at = 0.0  # until then, members of an earlier coordinator may be reading
-        self._settle()
+        # Since when no other broker coordinates groups of here. Its members may still be reading.
+        self._settled_from = clock()
 
     @property
     def default_times(self) -> ConsumerGroupTimes:
@@ -230,8 +230,10 @@ class GroupCoordinator:
             if len(self.groups) >= settings.max_groups:
                 return refused_heartbeat(ErrorCode.COORDINATOR_NOT_AVAILABLE, beat)
             # A member of before asks once in this time, stops reading, and joins again
-            waits = self._settles_at if now < self._settles_at else 0.0
-            group = self.groups[name] = ConsumerGroup(name, self._times(name), waits)
+            times = self._times(name)
+            settles_at = self._settled_from + times.interval + times.waiting_interval
+            waits = settles_at if now < settles_at else 0.0
+            group = self.groups[name] = ConsumerGroup(name, times, waits)
         is_new = beat.epoch == JOINING_EPOCH and beat.member_id not in group.members
         if is_new and group.member_count >= settings.max_members:
             return refused_heartbeat(ErrorCode.GROUP_MAX_SIZE_REACHED, beat)
@@ -285,15 +287,11 @@ class GroupCoordinator:
 
     def unload(self, keeps: Callable[[str], bool]) -> None:
         """Remove the groups that another broker coordinates now; their members are told so."""
-        self._settle()
+        self._settled_from = self.clock()
         for name in [name for name in self.groups if not keeps(name)]:
             group = self.groups[name]
             group.unload()
             self.changed(group)
-
-    def _settle(self) -> None:
-        times = self._settings.consumer
-        self._settles_at = self.clock() + times.interval + times.waiting_interval
 
     def close(self) -> None:
         """Cancel all timers."""

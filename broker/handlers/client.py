@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 
 from headworks._broker.handlers.counters import BrokerCounters
 from headworks._broker.handlers.permissions import BrokerPermissions, RequiredRoles
@@ -27,7 +27,8 @@ _LOG_INTERVAL_SECONDS = 60.0
 _MAX_LOGGED = 10_000
 _MAX_RESOURCE_CHARACTERS = 300
 
-ServedSlice = tuple[str | bytes, int, int, int]  # topic or its id, partition, offset, bytes
+# Topic or its id, and partition, to the offset and bytes of a slice.
+ServedSlices = dict[tuple[str | bytes, int], tuple[int, int]]
 
 
 class Authorizer:
@@ -132,7 +133,7 @@ class Client:
         principal: Principal = ANONYMOUS,
     ) -> None:
         self.peer = peer  # its HOST:PORT
-        self.served: Sequence[ServedSlice] = ()  # by the last fetch
+        self.served: ServedSlices = {}  # the last that each partition's fetches got
         self._counters = counters
         self._authorizer = authorizer
         self.log_in(principal)

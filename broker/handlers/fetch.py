@@ -23,7 +23,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from headworks._broker.handlers.client import Client, ServedSlice
+from headworks._broker.handlers.client import Client
 from headworks._broker.handlers.leadership import partition_of
 from headworks._broker.handlers.node import Node
 from headworks._broker.log import OffsetOutOfRangeError
@@ -46,7 +46,7 @@ _FETCH = int(ApiKey.FETCH)
 
 _LONG_LOOK_SECONDS = 0.002
 _PAUSE_FACTOR = 50  # the pause is this many times as long as the look
-_MAX_REMEMBERED_SLICES = 100  # of the last fetch of a client
+_MAX_REMEMBERED_SLICES = 100  # of one client
 _MAX_REPLY_BYTES = 1 << 30  # its length must fit 31 bits
 
 
@@ -123,7 +123,6 @@ class Fetch:
         self._answer(self._read()[0])
 
     def _answer(self, reads: list[PartitionData]) -> None:
-        served: list[ServedSlice] = []
         for wanted, read in zip(self._request.partitions, reads, strict=True):
             if read.error:
                 self._client.count_error(_FETCH, read.error)
@@ -131,12 +130,14 @@ class Fetch:
                     suspect_last_fetch(self._node, self._client)
             elif read.slice is not None:
                 topic = read.topic
-                if read.slice.size and len(served) < _MAX_REMEMBERED_SLICES:
-                    served.append((topic, read.partition, wanted.offset, read.slice.size))
+                if read.slice.size:
+                    self._client.served[topic, read.partition] = (wanted.offset, read.slice.size)
                 name = topic if isinstance(topic, str) else self._node.hosted.name_of(topic)
                 if name is not None:
                     self._node.counters.fetched[name] += read.slice.size
-        self._client.served = served
+        served = self._client.served
+        while len(served) > _MAX_REMEMBERED_SLICES:
+            del served[next(iter(served))]
         self._reply(encode_reply(self._header.correlation_id, self._header.version, reads))
 
     def _partitions(self) -> list[HostedPartition]:
@@ -207,10 +208,12 @@ class Fetch:
 
 def suspect_last_fetch(node: Node, client: Client) -> None:
     """Have the scrubber check what the client's last fetch got."""
-    served, client.served = client.served, ()
-    for topic, index, offset, size in served:
+    served, client.served = client.served, {}
+    for (topic, index), (offset, size) in served.items():
         name = node.hosted.name_of(topic)
         partition = None if name is None else node.hosted.partition(name, index)
+        if not node.hosted.scrubber.takes_suspects:
+            return
         if partition is not None:
             with suppress(OffsetOutOfRangeError, CorruptError, OSError):  # removed, or known
                 piece = partition.log.read(offset, size)

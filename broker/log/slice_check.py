@@ -22,7 +22,8 @@ READ_BYTES = 1 << 16
 def damaged_batches_in(piece: FileSlice) -> Iterator[tuple[int, str]]:
     """Yield the position in the file, and the reason, of each damaged batch.
 
-    The slice begins at a batch. It may end within one, which is not checked. Raises OSError.
+    The slice begins at a batch. It may end within one, which is not checked. Where no batch begins,
+    or the file ends too early, it ends. Raises OSError.
     """
     position, end, wanted = piece.position, piece.position + piece.size, READ_BYTES
     while end - position >= HEADER_SIZE:
@@ -34,10 +35,13 @@ def damaged_batches_in(piece: FileSlice) -> Iterator[tuple[int, str]]:
                 yield position + done, str(error)
             done += size
         if not done:
-            wanted = read_header(data).size if len(data) >= HEADER_SIZE else 0
-            if not len(data) < wanted <= end - position:
-                return
-            continue  # one batch that is larger than the window
+            claimed = read_header(data).size if len(data) >= HEADER_SIZE else 0
+            if wanted < claimed <= end - position:
+                wanted = claimed  # one batch that is larger than the window
+                continue
+            if claimed <= end - position:
+                yield position, "no whole batch starts here"
+            return
         position, wanted = position + done, READ_BYTES
 
 

@@ -2,7 +2,8 @@
 
 Rules:
 
-- It reads at a bounded rate, and rests nine times as long as it works: clients come first.
+- It reads at a bounded rate, and rests nine times as long as it works: clients come first. After a
+  suspect it rests for a tenth of a second at most.
 - It checks the CRC of every batch and that offsets follow each other. Damage is logged once and
   counted. A damaged batch is served no more: it can make librdkafka abort its process.
 - Bytes that it has read leave the page cache, so that the next pass reads the disk.
@@ -41,7 +42,7 @@ _PASS_SECONDS = 86_400.0
 _REST_FACTOR = 9  # of the time of the work
 _LONGEST_PAUSE_SECONDS = 0.1  # between two suspects: a stop waits for it
 _MEGABYTE = 1_000_000
-_MAX_SUSPECTS = 100  # slices that wait for their check; the oldest gives way
+_MAX_SUSPECTS = 100  # slices that wait for their check
 
 
 class _StoppingError(Exception):
@@ -64,7 +65,7 @@ class Scrubber:
         self._bytes_per_second = mb_per_second * _MEGABYTE
         self._pass_seconds = pass_seconds
         self._loop = asyncio.get_running_loop()
-        self._suspects: deque[tuple[HostedPartition, FileSlice]] = deque(maxlen=_MAX_SUSPECTS)
+        self._suspects: deque[tuple[HostedPartition, FileSlice]] = deque()
         self._stopping = False
         self._wake = Event()  # set to stop, or because there is a suspect
         self._thread = Thread(target=self._run, name="scrubber", daemon=True)
@@ -81,9 +82,14 @@ class Scrubber:
         if self._thread.is_alive():
             self._thread.join()
 
+    @property
+    def takes_suspects(self) -> bool:
+        """Whether there is room for another suspect."""
+        return self._thread.is_alive() and len(self._suspects) < _MAX_SUSPECTS
+
     def suspect(self, partition: HostedPartition, piece: FileSlice) -> None:
         """Check a slice soon, because it may have done harm to a client; the loop calls this."""
-        if self._thread.is_alive():
+        if self.takes_suspects:
             self._suspects.append((partition, piece))
             self._wake.set()
 
@@ -113,6 +119,8 @@ class Scrubber:
         try:
             for position, reason in damaged_batches_in(piece):
                 self._note(partition, path, (piece.descriptor, position), reason)
+                if self._stopping:
+                    return
         except OSError:
             return  # the next pass reports it
         self.read_bytes += piece.size

@@ -75,6 +75,35 @@ def test_a_partition_is_given_only_after_its_owner_gave_it_up() -> None:
     assert group_of(rig).state.value == "Stable"
 
 
+def test_a_new_coordinator_waits_for_members_by_the_heartbeats_of_their_group() -> None:
+    """A member of the earlier coordinator reads on until it asks the next time."""
+    rig = Rig(t=4)
+    configs = {"consumer.session.timeout.ms": "60000", "consumer.heartbeat.interval.ms": "30000"}
+    rig.coordinator.configure({GROUP: configs})
+    rig.coordinator.unload(lambda _: False)
+    one = Native(rig, "one", frozenset({"t"}))
+    one.step()
+    rig.wait(20.0)
+    one.step()
+    assert one.owned == frozenset()
+    rig.wait(11.0)
+    one.step()
+    assert len(one.owned) == 4
+
+
+def test_a_member_that_waits_asks_as_often_as_its_group_asks_for() -> None:
+    """With the usual wait of half a second, its short session would end before it asks."""
+    rig = Rig(t=4)
+    configs = {"consumer.session.timeout.ms": "500", "consumer.heartbeat.interval.ms": "100"}
+    rig.coordinator.configure({GROUP: configs})
+    Native(rig, "one", frozenset({"t"})).step()
+    two = ConsumerHeartbeat(
+        "two", 0, rebalance_timeout=60.0, topic_names=frozenset({"t"}), owned=frozenset()
+    )
+    answer = rig.coordinator.consumer_heartbeat(GROUP, two, rig.topics)
+    assert (answer.error, answer.interval) == (ErrorCode.NONE, 0.1)
+
+
 def test_an_answer_that_was_lost_is_given_again() -> None:
     rig = Rig(t=4)
     one = Native(rig, "one", frozenset({"t"}))

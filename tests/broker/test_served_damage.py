@@ -77,6 +77,13 @@ def leave(broker: Broker, topic: str) -> None:
         assert at(wire, topic, 10)[0] == GOOD
 
 
+def fetch_past_it_first(broker: Broker, topic: str) -> None:
+    """As clients do that fetch on while the application has the damaged batch."""
+    with Wire(broker.address) as wire:
+        assert at(wire, topic, 10)[0] == GOOD
+        assert at(wire, topic, 50) == (GOOD, b"")
+
+
 def lose_its_place(broker: Broker, topic: str) -> None:
     with Wire(broker.address) as wire:
         assert at(wire, topic, 10)[0] == GOOD
@@ -84,7 +91,7 @@ def lose_its_place(broker: Broker, topic: str) -> None:
         until(lambda: at(wire, topic, 20)[0] == DAMAGED)
 
 
-@pytest.mark.parametrize("harmed", [leave, lose_its_place])
+@pytest.mark.parametrize("harmed", [leave, fetch_past_it_first, lose_its_place])
 def test_the_next_reader_gets_an_error(
     broker: Broker, harmed: Callable[[Broker, str], None]
 ) -> None:

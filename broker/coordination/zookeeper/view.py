@@ -45,6 +45,7 @@ class ClusterView:
         self.topics: dict[str, Topic] = {}  # by name; replaced, not changed
         self.group_configs: Mapping[str, Mapping[str, str]] = {}  # by group; replaced, not changed
         self._configs_dirty = True  # whether the configs of groups must be read again
+        self._is_untold = False  # whether something has changed since `changed` was called
         self._zookeeper = zookeeper
         self._changed = changed
         self._brokers_dirty = True  # whether the living brokers must be read again
@@ -95,7 +96,9 @@ class ClusterView:
             await self._read_brokers()
             await self._read_topics()
             await self._read_group_configs()
-            return before != (self.members, self.topics, self.group_configs)
+            changed = before != (self.members, self.topics, self.group_configs)
+            self._is_untold |= changed
+            return changed
 
     async def _read_group_configs(self) -> None:
         if not self._configs_dirty:
@@ -187,7 +190,9 @@ class ClusterView:
             await self._woken.wait()
             self._woken.clear()
             try:
-                if await self.refresh():
+                await self.refresh()
+                if self._is_untold:  # by this refresh, or by one that somebody asked for
+                    self._is_untold = False
                     self._changed()
             except UnreachableError as error:
                 _log.debug(
