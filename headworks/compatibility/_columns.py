@@ -153,4 +153,5 @@ def shape(schema: Schema) -> str:
         return f"decimal({logical.precision},{logical.scale})" if fits else "string"
     name = LOGICAL_TYPES.get(logical.name, base)
     # Hive has one type for both timestamps; a reader of the values has not.
-    return f"local {name}" if logical.name.startswith("local-") else name
+    local = name == "timestamp" and logical.name.startswith("local-")
+    return f"local {name}" if local else name

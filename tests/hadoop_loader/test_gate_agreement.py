@@ -41,6 +41,8 @@ TYPES: list[Json] = [
     logical("long", "timestamp-micros"),
     logical("long", "local-timestamp-millis"),
     logical("long", "local-timestamp-micros"),
+    logical("long", "timestamp-nanos"),
+    logical("long", "local-timestamp-nanos"),
     logical("string", "uuid"),
     logical("fixed", "uuid", name="U", size=16),
     *(decimal(9, 3), decimal(10, 3), decimal(10, 4), decimal(12, 4), decimal(39, 3)),

@@ -65,6 +65,15 @@ def test_every_column_of_a_large_file_is_compressed() -> None:
     assert columns["person.name"] == ("ZSTD", True)
 
 
+def test_a_dictionary_that_may_become_large_is_compressed() -> None:
+    """Parquet gives such a dictionary up, and writes the values as they are."""
+    texts = [f"{n // 2:06}" * 300 for n in range(2000)]
+    table = pa.table({"text": texts, "kind": ["a", "b"] * 1000})
+    back, columns = written(table)
+    assert back.equals(table)
+    assert columns == {"text": ("ZSTD", True), "kind": ("UNCOMPRESSED", True)}
+
+
 def test_a_table_without_rows() -> None:
     out = io.BytesIO()
     table = rows(3).slice(0, 0)
