@@ -186,6 +186,7 @@ class BrokerMembership:
         def move() -> None:
             self._fetched.discard(set(offsets))
             self._handed_out.forget(offsets)
+            self._handed_out.store(self.client)  # before the new places, not after them
             self._sought.update(offsets)
             for place in places:
                 self._seek(place)
@@ -225,6 +226,7 @@ class BrokerMembership:
             self._seek(place)
             self._handed_out.forget_from(partition, offset)
             if processed and not self._handed_out.is_unfinished(partition):
+                self._handed_out.store(self.client)  # before the new place, not after it
                 self.client.store_offsets(offsets=[place])
 
         self._application.use(resume)

@@ -318,7 +318,6 @@ class Consumer(LastMessage[T]):
         except BaseException:
             self._membership.put_back(raw)
             raise
-        self.skipped += 1
         if self._is_shared:
             self._membership.hand_over(raw)  # it ends behind the messages before it
         self._outcomes.end(raw, self._membership, outcome)

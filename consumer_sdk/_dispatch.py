@@ -58,7 +58,7 @@ class Dispatch:
         self._attempts, self._stopping = attempts, stopping
         self._lanes = Lanes()
         self._batches: dict[Handler, _OpenBatch] = {}
-        self._ending = threading.Lock()  # while messages are ended: counted, and written elsewhere
+        self._writing = asyncio.Lock()  # so that dead letters take one thread, and others can poll
         self._error: BaseException | None = None  # the first that ends the run
 
     def run(self) -> None:
@@ -133,7 +133,8 @@ class Dispatch:
             if ours:
                 endings = await self._attempts.handle_async(*_call_of(ours))
                 if any(each.writes for each in endings):
-                    await asyncio.to_thread(self._end, ours, endings)
+                    async with self._writing:
+                        await asyncio.to_thread(self._end, ours, endings)
                 else:
                     self._end(ours, endings)
         except StoppedError:
@@ -157,9 +158,8 @@ class Dispatch:
         return [each for each in batch if self._consumer._begin(each.ticket)]
 
     def _end(self, batch: list[Handed], endings: list[Ending]) -> None:
-        with self._ending:
-            for handed, ending in zip(batch, endings, strict=True):
-                self._consumer._end(handed.ticket, ending)
+        for handed, ending in zip(batch, endings, strict=True):
+            self._consumer._end(handed.ticket, ending)
 
     def _fail(self, error: BaseException) -> None:
         if self._error is None:
@@ -197,9 +197,9 @@ class Dispatch:
         return rest
 
     def _patience(self) -> float:
-        """Return how long a poll may wait: until the next batch is due."""
+        """Return how long a poll may wait: until the next batch is due, or it looks for a stop."""
         now = time.monotonic()
-        return min((max(0.0, b.due - now) for b in self._batches.values()), default=POLL_SECONDS)
+        return min((POLL_SECONDS, *(max(0.0, each.due - now) for each in self._batches.values())))
 
 
 def _call_of(batch: list[Handed]) -> tuple[Handler, list[Message[Any]]]:

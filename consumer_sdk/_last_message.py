@@ -23,11 +23,15 @@ T = TypeVar("T")
 class LastMessage(MessageLoop[T]):
     """A loop whose last message can be rejected, skipped, or handled beside others."""
 
-    skipped = 0  # messages that were skipped, or written to a dead-letter topic
     _last: confluent_kafka.Message | None = None  # given out, not marked as processed yet
     _is_shared = False  # whether messages are handled beside each other
     _membership: Membership
     _outcomes: MessageOutcomes
+
+    @property
+    def skipped(self) -> int:
+        """The messages that were skipped, or written to a dead-letter topic."""
+        return self._outcomes.skipped
 
     def reject(self, reason: str, error: BaseException | None = None) -> None:
         """Write the last message to the dead-letter topic, and count it as dead.
@@ -87,7 +91,6 @@ class LastMessage(MessageLoop[T]):
     def _end(self, ticket: Any, ending: Ending) -> None:
         """End a message; those that were handed over end in any order."""
         self._outcomes.end_as(ticket, self._membership, ending)
-        self.skipped += ending.skips
 
     def _drop_last(self) -> None:
         """Leave the message whose processing raised unprocessed."""

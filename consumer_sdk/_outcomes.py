@@ -2,11 +2,12 @@
 
 Rules: each message ends once, and counts under one outcome. So for each topic, the messages that
 arrived are those handled, skipped, dead, and retried. A message is written to another topic before
-it counts.
+it counts. Handlers beside each other end messages from several threads, also while one is written.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from headworks._audit_counting.outcomes import CONSUMED, DEAD, OUTCOMES, RETRIED
 from headworks.errors import HeadworksError
 
 _ENDS = (CONSUMED, SKIPPED, DEAD, RETRIED)
+_SKIPS = (DEAD, SKIPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,38 +42,45 @@ class Ending:
     @property
     def skips(self) -> bool:
         """Whether the group goes on without it."""
-        return self.outcome in (DEAD, SKIPPED)
+        return self.outcome in _SKIPS
 
 
 HANDLED = Ending()
 
 
 class MessageOutcomes:
-    """Ends the messages of one thread of a consumer."""
+    """Ends the messages of one stream of a consumer; any thread may."""
 
     def __init__(self, config: GroupConfig, on_poison: OnPoison, audit: AuditTier | None) -> None:
         self._config, self._on_poison, self._audit = config, on_poison, audit
         self._dead_letters = config.dead_letter_writer()
-        self.ended = dict.fromkeys(_ENDS, 0)  # of this thread, which alone writes it
-        self._threads = [self.ended]
+        self.ended = dict.fromkeys(_ENDS, 0)  # of this stream
+        self._counting = threading.Lock()  # never while one is written
+        self._streams = [self.ended]
 
     def copy(self) -> MessageOutcomes:
-        """Return the outcomes of another thread."""
+        """Return the outcomes of another stream."""
         made = MessageOutcomes(self._config, self._on_poison, self._audit)
-        self._threads.append(made.ended)
-        made._threads = self._threads
+        self._streams.append(made.ended)
+        made._streams = self._streams
         return made
 
     @property
     def totals(self) -> Mapping[str, int]:
-        """The messages of all threads by the name of their outcome."""
-        return {OUTCOMES[end]: sum(one[end] for one in self._threads) for end in _ENDS}
+        """The messages of all streams by the name of their outcome."""
+        return {OUTCOMES[end]: sum(one[end] for one in self._streams) for end in _ENDS}
+
+    @property
+    def skipped(self) -> int:
+        """The messages of this stream that the group went on without."""
+        return sum(self.ended[end] for end in _SKIPS)
 
     def end(self, raw: confluent_kafka.Message, group: Membership, outcome: int = CONSUMED) -> None:
         """Count a message, and let the group commit it."""
-        self.ended[outcome] += 1
-        if self._audit is not None:
-            self._audit.processed(raw, outcome)
+        with self._counting:
+            self.ended[outcome] += 1
+            if self._audit is not None:
+                self._audit.processed(raw, outcome)
         group.processed(raw)
 
     def end_as(self, raw: confluent_kafka.Message, group: Membership, ending: Ending) -> None:

@@ -6,6 +6,7 @@ Rules: the consumer moves past such a message only after the dead-letter topic h
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from enum import StrEnum
@@ -70,6 +71,7 @@ class DeadLetterWriter:
         self._topic = topic
         self._sources = sources
         self._producer: KafkaProducer | None = None
+        self._writing = threading.Lock()  # any thread may write
 
     def send(
         self, message: confluent_kafka.Message, reason: str, exception: str | None = None
@@ -82,7 +84,8 @@ class DeadLetterWriter:
         topic = self._topic or f"{source}{DEAD_LETTER_SUFFIX}"
         now = int(time.time() * 1000)
         headers = letter_headers(message, source, self._group, reason, exception, now)
-        self._write(topic, message, headers, None)
+        with self._writing:
+            self._write(topic, message, headers, None)
 
     def put_off(
         self, message: confluent_kafka.Message, delay: int, count: int, audit: AuditTier | None
@@ -95,8 +98,9 @@ class DeadLetterWriter:
         topic = retry_topic(source, self._group, delay)
         due = int((time.time() + delay) * 1000)
         headers = put_off_headers(message, source, due, count)
-        counted = None if audit is None else audit.put_off(topic, message)
-        self._write(topic, message, headers, counted)
+        with self._writing:
+            counted = None if audit is None else audit.put_off(topic, message)
+            self._write(topic, message, headers, counted)
 
     def _source(self, message: confluent_kafka.Message) -> str:
         """Return the topic to which a message belongs."""

@@ -5,6 +5,7 @@ Rules: a message counts as processed exactly when it does with a real consumer. 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ from consumer_sdk._consumer import Consumer
 from consumer_sdk._message import Message, Partition
 from consumer_sdk._offsets import SeekTarget
 from consumer_sdk._outcomes import Ending
-from headworks._audit_counting.outcomes import DEAD, RETRIED
+from headworks._audit_counting.outcomes import CONSUMED, DEAD, OUTCOMES, RETRIED, SKIPPED
 from headworks.codec import EventType
 from headworks.errors import UsageError
 
@@ -32,6 +33,8 @@ class ReplayingConsumer(Consumer[T]):
     seconds, and `commits` how often it committed.
     """
 
+    skipped = 0  # messages that were skipped or rejected
+
     def __init__(self, events: Iterable[T] = (), *, messages: Iterable[Message[T]] = ()) -> None:
         self._messages = [_message(event, offset) for offset, event in enumerate(events)]
         self._messages += messages
@@ -42,6 +45,7 @@ class ReplayingConsumer(Consumer[T]):
         self.put_off: list[tuple[Message[T], int]] = []
         self.commits = 0
         self._paused: set[Partition] = set()
+        self._counting = threading.Lock()  # handlers may end messages beside each other
 
     def poll(self, timeout: float) -> Message[T] | None:  # noqa: ARG002 - nothing is waited for
         """Return the next message, or None after the last one."""
@@ -88,7 +92,8 @@ class ReplayingConsumer(Consumer[T]):
         return ticket is not None
 
     def _end(self, ticket: Any, ending: Ending) -> None:
-        self.skipped += ending.skips
+        with self._counting:
+            self.skipped += ending.skips
         if ending.outcome == DEAD:
             self.rejected.append((ticket, ending.reason))
         elif ending.outcome == RETRIED:
@@ -106,6 +111,13 @@ class ReplayingConsumer(Consumer[T]):
             self._move(lambda m: m.offset >= to.get(Partition(m.topic, m.partition), m.offset + 1))
         else:
             self._at = 0 if to == "earliest" else len(self._messages)
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """The messages that ended, by outcome."""
+        dead = len(self.rejected)
+        counts = {CONSUMED: len(self.processed), SKIPPED: self.skipped - dead, DEAD: dead}
+        return {OUTCOMES[end]: n for end, n in {**counts, RETRIED: len(self.put_off)}.items()}
 
     @property
     def assignment(self) -> list[Partition]:

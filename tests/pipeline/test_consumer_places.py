@@ -106,6 +106,17 @@ def test_rewinding_by_time_end_and_offset(
         assert again.poll(1.0) is None
 
 
+def test_what_was_processed_before_a_rewind_does_not_undo_it(
+    producer: Make, topic: Topic, broker: Service, registry: Service
+) -> None:
+    send(producer, topic, *range(3))
+    with consumer(topic, broker, registry) as reading:
+        assert counts(read(reading, 2)) == [0, 1]  # one of them is processed, and not stored yet
+        reading.rewind("earliest")
+    with consumer(topic, broker, registry) as again:
+        assert counts(read(again, 1)) == [0]
+
+
 def test_topics_by_pattern_also_those_that_come_later(
     producer: Make, topic: Topic, broker: Service, registry: Service
 ) -> None:
