@@ -1,8 +1,9 @@
 """Everything that a registry holds, read over its REST interface, and how two of them differ.
 
 It reads ours and any registry with Confluent's interface: versions of all contexts, soft-deleted
-ones too, and the settings and modes of the registry, of contexts, and of subjects. Settings of a
-subject without versions are found only if the subject is an alias, because no request lists them.
+ones too, and the settings and modes of the registry, of contexts, and of subjects. `:.__GLOBAL:`
+has those of all contexts. Settings of a subject without versions are found only if the subject is
+an alias, because no request lists them.
 
 Rules: nothing is written. Two texts are equal if they are one schema in canonical form, since
 registries print a schema in different ways. The global mode is no content: an import changes it.
@@ -17,7 +18,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import quote
 
-from headworks._subject import DEFAULT_CONTEXT, Subject
+from headworks._subject import DEFAULT_CONTEXT, GLOBAL_CONTEXT, Subject
 from headworks.errors import HeadworksError, RefusedError, SchemaError
 from headworks.registry_client import Reference, RegistryClient
 from headworks.schema import Schema, parse
@@ -25,6 +26,7 @@ from headworks.schema._canonical import canonical_text
 from headworks.schema._model import Named, named_types
 
 GLOBAL = ""  # the scope of the registry's own settings
+EVERY_CONTEXT = str(Subject(GLOBAL_CONTEXT, ""))  # the scope of settings for all contexts
 _ALL_CONTEXTS = "subjectPrefix=%3A%2A%3A"
 _OURS = "policy"  # a setting that only our registry has
 Settings = Mapping[str, Any]
@@ -64,7 +66,7 @@ class RegistryVersion:
 
 @dataclass(frozen=True)
 class RegistryContents:
-    """All that a registry holds. A scope is a subject, `:.context:`, or GLOBAL."""
+    """All that a registry holds. A scope is a subject, `:.context:`, EVERY_CONTEXT, or GLOBAL."""
 
     versions: Mapping[Key, RegistryVersion] = field(default_factory=dict)
     configs: Mapping[str, Settings] = field(default_factory=dict)
@@ -135,6 +137,7 @@ def read_contents(client: RegistryClient) -> RegistryContents:
     scopes = sorted({subject for subject, _ in versions} | aliases)
     contexts = {one.subject.whole_context for one in versions.values()}
     scopes += sorted(str(one) for one in contexts if one.context != DEFAULT_CONTEXT)
+    scopes.append(EVERY_CONTEXT)
     configs = {scope: _own(client, f"/config/{quote(scope, safe='')}") for scope in scopes}
     modes = {scope: _own(client, f"/mode/{quote(scope, safe='')}") for scope in scopes}
     every: Settings = client.ask("GET", "/config")
@@ -162,7 +165,7 @@ def differences(source: RegistryContents, copy: RegistryContents) -> Iterator[Co
     for key in copy.versions:
         if key[0] in known and key not in source.versions:
             yield ContentDifference(Kind.EXTRA, *key)
-    scopes = {GLOBAL, *known, *source.configs, *source.modes}
+    scopes = {GLOBAL, EVERY_CONTEXT, *known, *source.configs, *source.modes}
     for scope in sorted(scopes):
         wanted, held = source.configs.get(scope, {}), copy.configs.get(scope, {})
         if changed := ", ".join(sorted(settings_to_change(wanted, held))):

@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass
 from urllib.parse import quote
 
 from headworks._ci.registry_contents import (
+    EVERY_CONTEXT,
+    GLOBAL,
     ContentDifference,
     Key,
     Kind,
@@ -199,13 +201,7 @@ def _write(
         return refused  # the target stays in mode IMPORT: it is no copy yet
     for subject, version in plan.deletions:
         _delete(target, f"/subjects/{_quoted(subject)}/versions/{version}")
-    for scope in plan.configs:
-        path = f"/config/{_quoted(scope)}" if scope else "/config"
-        if scope and scope not in source.configs:
-            _delete(target, path)
-        else:
-            wanted, before = source.configs.get(scope, {}), held.configs.get(scope, {})
-            target.ask("PUT", path, settings_to_change(wanted, before))
+    _write_configs(plan, source, held, target)
     for scope in sorted({*plan.modes, *opened}):
         path = f"/mode/{_quoted(scope)}"
         if scope in source.modes:
@@ -217,11 +213,37 @@ def _write(
     return refused
 
 
+def _write_configs(
+    plan: ImportPlan, source: RegistryContents, held: RegistryContents, target: RegistryClient
+) -> None:
+    scopes = {*plan.configs}
+    if EVERY_CONTEXT in scopes:
+        scopes.add(GLOBAL)  # whose answer shows the settings for all contexts that it lacks
+    for scope in sorted(scopes, key=lambda one: (one != EVERY_CONTEXT, one)):
+        path = f"/config/{_quoted(scope)}" if scope else "/config"
+        wanted, before = source.configs.get(scope, {}), held.configs.get(scope, {})
+        changes = settings_to_change(wanted, before)
+        if scope == GLOBAL:
+            target.ask("PUT", path, {**wanted, **changes})
+        elif scope not in source.configs and before.keys() <= changes.keys():
+            _delete(target, path)  # nothing of the target's own is left
+        else:
+            target.ask("PUT", path, changes)
+
+
 def _open(plan: ImportPlan, held: RegistryContents, target: RegistryClient) -> list[str]:
-    """Set the mode IMPORT where a mode of its own, or of its context, forbids a change."""
+    """Set the mode IMPORT where a mode of its own, or of its context, forbids a change.
+
+    A mode for all contexts is changed before: READONLY_OVERRIDE there forbids every change.
+    """
     names = {str(one.subject) for one in plan.versions} | {name for name, _ in plan.deletions}
+    names |= {*plan.configs} - {GLOBAL, EVERY_CONTEXT}
     opened = []
-    for name in sorted(names | {scope for scope in plan.configs if scope}):
+    changes = plan.versions or plan.deletions or plan.configs
+    if changes and held.modes.get(EVERY_CONTEXT, _IMPORT) != _IMPORT:
+        target.ask("PUT", f"/mode/{_quoted(EVERY_CONTEXT)}?force=true", {"mode": _IMPORT})
+        opened.append(EVERY_CONTEXT)
+    for name in sorted(names):
         context = str(Subject.parse(name).whole_context)
         if (held.modes.get(name) or held.modes.get(context) or _IMPORT) != _IMPORT:
             target.ask("PUT", f"/mode/{_quoted(name)}?force=true", {"mode": _IMPORT})

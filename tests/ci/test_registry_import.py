@@ -75,10 +75,12 @@ def _fill(rest: Rest) -> None:
         ("/three-value", {"compatibility": "NONE", "policy": "avro"}),
         ("/gone-value", {"compatibility": "FULL"}),
         ("/:.eu:", {"compatibilityGroup": "major"}),
+        ("/:.__GLOBAL:", {"compatibility": "FULL", "normalize": False}),
         ("/short", {"alias": "three-value"}),
     ):
         assert rest("PUT", f"/config{scope}", config).status == 200
-    for scope in ("/plain-value", "/:.eu:"):
+    assert rest("PUT", "/mode", {"mode": "READWRITE"}).status == 200
+    for scope in ("/plain-value", "/:.eu:", "/:.__GLOBAL:"):
         assert rest("PUT", f"/mode{scope}", {"mode": "READONLY"}).status == 200
 
 
@@ -93,7 +95,7 @@ def everything(url: str) -> dict[str, Any]:
     rest = Rest(url)
     paths = ["/contexts", "/config", "/mode"]
     names = rest("GET", "/subjects?deleted=true").body
-    for name in (*names, "short", ":.eu:"):
+    for name in (*names, "short", ":.eu:", ":.__GLOBAL:", ":.us:any-value"):
         at = quote(name, safe="")
         paths += [f"/config/{at}", f"/mode/{at}", f"/config/{at}?defaultToGlobal=true"]
     for name in names:
@@ -164,6 +166,40 @@ def test_an_import_that_is_killed_after_each_write_is_resumed(
     assert found.is_equal
     assert kills >= 25
     assert everything(target.url) == everything(source.url)
+
+
+def test_settings_and_a_mode_for_all_contexts_are_replaced(
+    source: Service, target: Service
+) -> None:
+    rest = Rest(target.url)
+    # It shows through the registry's own settings, which are equal to the source's until it goes.
+    every = {"compatibility": "FORWARD", "normalize": True}
+    rest("PUT", "/config/:.__GLOBAL:", every)
+    rest("PUT", "/mode/:.__GLOBAL:", {"mode": "READONLY_OVERRIDE"})
+    planned = import_registry(RegistryClient(source.url), RegistryClient(target.url), dry_run=True)
+    named = {str(one) for one in planned.differences}
+    assert ":.__GLOBAL: has another mode: READONLY_OVERRIDE" in named
+    assert any(one.startswith(":.__GLOBAL: has other settings") for one in named)
+    found = import_registry(RegistryClient(source.url), RegistryClient(target.url))
+    assert (found.refused, found.differences) == ((), ())
+    theirs, ours = everything(source.url), everything(target.url)
+    for path in theirs:
+        if path.startswith(("/config", "/mode")):  # a target that normalizes has other texts
+            assert ours[path] == theirs[path], path
+    rest.close()
+
+
+def test_a_policy_of_the_target_stays(source: Service, target: Service) -> None:
+    rest = Rest(target.url)
+    theirs, ours = RegistryClient(source.url), RegistryClient(target.url)
+    import_registry(theirs, ours)
+    for scope in ("city-value", "a%2Ftrip%20%C3%A9"):
+        assert rest("PUT", f"/config/{scope}", {"compatibility": "NONE"}).status == 200
+    rest("PUT", "/config/city-value", {"policy": "avro"})
+    assert import_registry(theirs, ours).is_equal
+    assert rest("GET", "/config/city-value").body == {"policy": "avro"}
+    assert rest("GET", "/config/a%2Ftrip%20%C3%A9").status == 404
+    rest.close()
 
 
 def test_a_standby_stays_closed_and_follows_its_source(
