@@ -54,11 +54,15 @@ def import_registry(
     if dry_run or found.is_equal:
         return
     named = "; ".join((found.refused or tuple(map(str, found.differences)))[:_MAX_SHOWN])
+    if found.refused:
+        raise FindingsError(
+            f"{ours.url} is not equal to {theirs.url}, and stays in mode IMPORT: {named}",
+            fix="correct the refused versions at the source, and run the command again; or open"
+            f' the target without them: PUT {ours.url}/mode with {{"mode": "READWRITE"}}',
+        )
     raise FindingsError(
         f"{ours.url} is not equal to {theirs.url}: {named}",
-        fix="correct the refused versions at the source"
-        if found.refused
-        else "the source has changed during the import: run the command again",
+        fix="the source has changed during the import: run the command again",
     )
 
 

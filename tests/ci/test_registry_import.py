@@ -365,3 +365,21 @@ def test_the_users_password_is_not_sent_to_the_source(
         done = CliRunner().invoke(schema_app, ["import", "--from", url, "--registry", target.url])
     assert done.exit_code == 0
     assert there.authorizations == {None}
+
+
+def test_a_refusal_names_the_mode_and_the_way_out(target: Service) -> None:
+    from typer.testing import CliRunner
+
+    from headworks._cli.schema import schema_app
+
+    there = Confluent([stored("bad-value", 1, 1, {"type": "absent"})], [])
+    with served(there) as url:
+        done = CliRunner().invoke(schema_app, ["import", "--from", url, "--registry", target.url])
+    error, ours = done.exception, RegistryClient(target.url)
+    assert isinstance(error, FindingsError)
+    assert "bad-value version 1" in error.message
+    assert "stays in mode IMPORT" in error.message
+    assert ours.mode("new-value") == "IMPORT"
+    assert f'PUT {target.url}/mode with {{"mode": "READWRITE"}}' in (error.fix or "")
+    ours.ask("PUT", "/mode", {"mode": "READWRITE"})
+    assert ours.register("new-value", text_of(CITY)).id == 1
