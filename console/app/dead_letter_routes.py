@@ -4,6 +4,7 @@ Rules:
 
 - Only a principal that may read and write the topic can redrive. A console without users refuses
   it to everyone, because it does not know who asks.
+- A redrive is answered with a redirection, so that a reload of its result sends nothing again.
 - Every redrive is recorded in the log before it runs: who, from where, which letters, and to whom.
 """
 
@@ -11,7 +12,9 @@ from __future__ import annotations
 
 import logging
 
+from consumer_sdk._dead_letters.redrive import RedriveReport
 from headworks._console.app.commands import headworks
+from headworks._console.app.formatting import segment
 from headworks._console.app.page import Page
 from headworks._console.app.request import ActionForbiddenError, PageNotFoundError, PageRequest
 from headworks._console.sources.dead_letters import MAX_SENT, LetterCounts
@@ -31,18 +34,30 @@ def dead_letters(request: PageRequest) -> Page:
         raise UnreachableError(broker.state.problem or "the broker has not been read yet")
     if topic not in broker.value.rows or not request.visibility.topic(topic):
         raise PageNotFoundError(f"there is no topic {topic!r}", fix="headworks topic list")
-    result = _redrive(request, topic) if request.http.method == "POST" else None
+    desk, location = request.sources.dead_letters, None
+    if request.http.method == "POST":
+        report = _redrive(request, topic)
+        result: RedriveResult | None = _result(report)
+        location = f"/topics/{segment(topic)}/dead-letters?redriven={desk.keep(topic, report)}"
+    else:
+        kept = desk.kept(topic, request.text("redriven"))
+        result = None if kept is None else _result(kept)
     counts = LetterCounts((), whole=True)
     if source in broker.value.rows:
-        counts = request.sources.dead_letters.count(topic)
+        counts = desk.count(topic)
     rows, hidden = letter_rows(counts, request.visibility)
     writes = request.visibility.may_redrive(topic)
     view = DeadLetterPage(topic, source, rows, counts.whole, hidden, writes, MAX_SENT, result)
     command = headworks(request.sources, "dead-letter", "list", names=(topic,), at=("bootstrap",))
-    return Page("dead_letters.html", f"Dead letters of {topic}", view, command, (broker.state,))
+    title = f"Dead letters of {topic}"
+    return Page("dead_letters.html", title, view, command, (broker.state,), location=location)
 
 
-def _redrive(request: PageRequest, topic: str) -> RedriveResult:
+def _result(report: RedriveReport) -> RedriveResult:
+    return RedriveResult(tuple(sorted(report.sent.items())), tuple(sorted(report.left.items())))
+
+
+def _redrive(request: PageRequest, topic: str) -> RedriveReport:
     """Redrive the letters that the form names. Raises ActionForbiddenError."""
     visibility, form = request.visibility, request.form
     if not visibility.may_redrive(topic):
@@ -73,5 +88,4 @@ def _redrive(request: PageRequest, topic: str) -> RedriveResult:
         extra=fields,
     )
     desk = request.sources.dead_letters
-    report = desk.redrive(topic, group, exception, to_group=target == "group")
-    return RedriveResult(tuple(sorted(report.sent.items())), tuple(sorted(report.left.items())))
+    return desk.redrive(topic, group, exception, to_group=target == "group")

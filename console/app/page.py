@@ -39,7 +39,7 @@ class Page:
     """A route's result: a view, its template, and the frame around it.
 
     `command` gives the same answer in a terminal. `live` pages reload their content. `table` is
-    the page as CSV, if it has that form.
+    the page as CSV, if it has that form. `location` is where a browser shows the result of a form.
     """
 
     template: str
@@ -50,6 +50,7 @@ class Page:
     live: bool = False
     status: int = 200
     table: CsvTable | None = None
+    location: str | None = None
 
     @property
     def unread(self) -> bool:
@@ -91,6 +92,8 @@ def respond(request: Request, page: Page) -> Response:
             default=str,
         ).translate(_ESCAPED)
         return Response(body, page.status, media_type="application/json")
+    if page.location is not None:
+        return Response(None, 303, {"location": page.location})
     if request.url.path.endswith(".csv") and page.table is not None:
         return Response(page.table.text(), media_type="text/csv; charset=utf-8")
     if page.live and request.headers.get("hx-request") == "true":

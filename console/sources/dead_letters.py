@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from headworks._kafka.dead_letters import DEAD_LETTER_SUFFIX
 from headworks.errors import UsageError
 
 MAX_READ = 20_000  # letters that one page counts
+_MAX_KEPT = 100  # reports of redrives, for the pages that show them
 MAX_SENT = 1_000  # letters that one press of the button sends
 _READER = "headworks-console-dead-letters"
 
@@ -56,6 +58,8 @@ class DeadLetterDesk:
     def __init__(self, bootstrap: str, registry: str) -> None:
         self._bootstrap, self._registry = bootstrap, registry
         self._running = threading.Lock()
+        self._keeping = threading.Lock()
+        self._kept: dict[str, tuple[str, RedriveReport]] = {}  # by a random name
 
     def count(self, topic: str) -> LetterCounts:
         """Return the letters of a topic, the most frequent kind first.
@@ -100,6 +104,20 @@ class DeadLetterDesk:
             return Redrive(options, client, self._registry, default_state_dir()).run()
         finally:
             self._running.release()
+
+    def keep(self, topic: str, report: RedriveReport) -> str:
+        """Keep the report of a redrive for a while, and return the name to read it by."""
+        name = secrets.token_urlsafe(16)
+        with self._keeping:
+            self._kept[name] = topic, report
+            while len(self._kept) > _MAX_KEPT:
+                del self._kept[next(iter(self._kept))]
+        return name
+
+    def kept(self, topic: str, name: str) -> RedriveReport | None:
+        """Return a report of this topic that `keep` named, unless too many others followed."""
+        of, report = self._kept.get(name, ("", None))
+        return report if of == topic else None
 
     def _letters(self, topic: str) -> Iterator[DeadLetter]:
         source = f"{topic}{DEAD_LETTER_SUFFIX}"

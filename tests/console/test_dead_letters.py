@@ -151,6 +151,20 @@ def test_letters_are_counted_and_sent_back_by_those_who_may(
     assert all("root" in line and site.topic in line for line in lines)
 
 
+def test_a_reload_of_the_result_sends_nothing_again(guarded: Fetch, site: Site) -> None:
+    root = credentials("root")
+    known(guarded, site, root)
+    form = {"group": group_of(site), "exception": "UnknownCustomer", "to": "topic", "sure": "yes"}
+    headers = {**root, "Content-Type": "application/x-www-form-urlencoded"}
+    answer = guarded(page(site), headers=headers, method="POST", body=urlencode(form))
+    assert answer.status == 303
+    for _ in range(2):
+        shown = guarded(answer.headers["location"], headers=root)
+        assert (shown.status, f"3 to {site.topic}" in shown.body) == (200, True)
+    invented = f"{page(site)}?redriven=invented"
+    assert 'role="status"' not in guarded(invented, headers=root).body
+
+
 def test_one_group_alone_reads_what_is_sent_to_it(guarded: Fetch, site: Site) -> None:
     root = credentials("root")
     known(guarded, site, root)
