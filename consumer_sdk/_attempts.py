@@ -14,6 +14,9 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from consumer_sdk._message import Message
@@ -39,6 +42,12 @@ class Attempts:
 
     def __init__(self, stopping: threading.Event, count_of: Callable[[Message[Any]], int]) -> None:
         self._stopping, self._count_of = stopping, count_of
+        self._pools: dict[Handler, ThreadPoolExecutor] = {}  # of plain functions beside a loop
+
+    def close(self) -> None:
+        """End the threads, without waiting for a call that was given up."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=False)
 
     def handle(self, handler: Handler, messages: list[Message[Any]]) -> list[Ending]:
         """Handle a batch, or the only message; return the ending of each, or raise."""
@@ -64,7 +73,7 @@ class Attempts:
         endings = []
         for message in messages:
             try:
-                await _call_async(handler, [message])
+                await self._call_async(handler, [message])
             except Exception as error:
                 endings.append(self.ending(handler, message, error, failure[1] + 1))
             else:
@@ -126,7 +135,7 @@ class Attempts:
         while True:
             attempt += 1
             try:
-                await _call_async(handler, messages)
+                await self._call_async(handler, messages)
             except Exception as error:
                 pause = self._pause(handler, messages[0], attempt, error)
                 if pause is None:
@@ -134,6 +143,18 @@ class Attempts:
             else:
                 return None
             await self._sleep(pause)
+
+    async def _call_async(self, handler: Handler, messages: list[Message[Any]]) -> None:
+        given = messages if handler.batch is not None else messages[0]
+        if inspect.iscoroutinefunction(handler.function):
+            await handler.function(given)
+            return
+        pool = self._pools.get(handler)
+        if pool is None:  # the loop's own threads are few, and polls need them
+            pool = ThreadPoolExecutor(handler.concurrency, "headworks-handler")
+            self._pools[handler] = pool
+        call = partial(copy_context().run, handler.function, given)
+        await asyncio.get_running_loop().run_in_executor(pool, call)
 
     async def _sleep(self, seconds: float) -> None:
         deadline = asyncio.get_running_loop().time() + seconds
@@ -158,11 +179,3 @@ class Attempts:
 
 def _call(handler: Handler, messages: list[Message[Any]]) -> None:
     handler.function(messages if handler.batch is not None else messages[0])
-
-
-async def _call_async(handler: Handler, messages: list[Message[Any]]) -> None:
-    given = messages if handler.batch is not None else messages[0]
-    if inspect.iscoroutinefunction(handler.function):
-        await handler.function(given)
-    else:
-        await asyncio.to_thread(handler.function, given)

@@ -57,6 +57,7 @@ class BrokerMembership:
         self._handed_out = HandedOut()
         self.hand_over = self._handed_out.hand_over
         self.begin = self._handed_out.begin
+        self.window = self._handed_out.window
         self.processed = self._handed_out.processed
         # Whether assignments are changes and not whole lists: as by a cooperative assignor, and as
         # by a broker that assigns (KIP-848).

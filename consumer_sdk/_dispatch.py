@@ -6,6 +6,7 @@ Rules:
   everything that is finished.
 - A message whose partition was lost before its handler began is not handled.
 - The number of messages in memory is bounded: each handler has a few for each call that may run.
+  So is the number of those that ended behind one that takes long.
 - A stop lets the calls that run finish. It drops what waits, and the next member handles that.
 - An error that no policy takes does the same, and is raised at the end.
 """
@@ -26,12 +27,13 @@ from consumer_sdk._attempts import Attempts, StoppedError
 from consumer_sdk._consumer import Consumer
 from consumer_sdk._lanes import Handed, LaneKey, Lanes
 from consumer_sdk._loop import POLL_SECONDS
-from consumer_sdk._message import Message
+from consumer_sdk._message import Message, Partition
 from consumer_sdk._outcomes import Ending
 from consumer_sdk._retry import Handler
 from consumer_sdk._retrying_consumer import PutOff
 
 _WAITING_FOR_EACH_CALL = 8  # messages in memory for each call of a handler that may run
+_WINDOW_FOR_EACH_CALL = 1000  # messages of a partition that may end before one that takes long
 _ROOM_SECONDS = 0.05  # how often a dispatcher that waits for room looks for a stop
 
 
@@ -72,6 +74,8 @@ class Dispatch:
             while self._goes_on:
                 message = self._source.next(self._patience())
                 if message is not None:
+                    while self._is_far_ahead(message):
+                        self._stopping.wait(_ROOM_SECONDS)
                     handed = self._hand_over(message)
                     if handed.handler.batch is None:
                         workers[handed.handler].add(handed)
@@ -94,6 +98,8 @@ class Dispatch:
             while self._goes_on:
                 message = await self._source.next_async(self._patience())
                 if message is not None:
+                    while self._is_far_ahead(message):
+                        await asyncio.sleep(_ROOM_SECONDS)
                     handed = self._hand_over(message)
                     if handed.handler.batch is None:
                         await workers[handed.handler].add(handed)
@@ -147,6 +153,14 @@ class Dispatch:
     @property
     def _goes_on(self) -> bool:
         return self._error is None and not self._consumer._ended
+
+    def _is_far_ahead(self, message: Message[Any]) -> bool:
+        """Return whether a message must wait for one of its partition that takes long."""
+        handler = self._handlers[type(message.event)]
+        if handler.batch is not None or self.drops:  # a batch has its own size
+            return False
+        limit = handler.concurrency * _WINDOW_FOR_EACH_CALL
+        return self._consumer._window(Partition(message.topic, message.partition)) >= limit
 
     def _hand_over(self, message: Message[Any]) -> Handed:
         return Handed(self._handlers[type(message.event)], message, self._consumer._hand_over())

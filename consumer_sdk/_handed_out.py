@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Callable, Collection
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from consumer_sdk._in_flight import HANDED_BACK_SECONDS, InFlight
+from consumer_sdk._in_flight import HANDED_BACK_SECONDS, InFlight, epoch_of
 from consumer_sdk._message import Partition
 
 _HANDED_BACK_PAUSE_SECONDS = 0.005
@@ -32,12 +32,14 @@ class HandedOut:
         self.current: confluent_kafka.Message | None = None
         self._in_flight: InFlight | None = None  # None while it is one message at a time
         self._processed: deque[confluent_kafka.Message] = deque()
+        # The next offset and the leader epoch behind what is finished beside others.
+        self._finished: dict[Partition, tuple[int, int]] = {}
         self._handing = threading.Lock()  # while the current message is handed over
 
     def hand_over(self, message: confluent_kafka.Message) -> None:
         """See `Membership`."""
         if self._in_flight is None:
-            self._in_flight = InFlight(self._processed.append)
+            self._in_flight = InFlight(self._note_finished)
         with self._handing:
             if self.current is message:  # else a rebalance revoked it
                 self._in_flight.add(message)
@@ -55,15 +57,25 @@ class HandedOut:
             self._processed.append(message)
             self.current = None
 
+    def _note_finished(self, partition: Partition, offset: int, leader_epoch: int) -> None:
+        self._finished[partition] = offset + 1, leader_epoch
+
     def store(self, client: confluent_kafka.Consumer) -> None:
         """Store the offset of the last message that was processed in each partition."""
+        places: dict[Partition, TopicPartition] = {}
         last = {}
         while self._processed:
             message = self._processed.popleft()
-            last[message.topic(), message.partition()] = message
-        for message in last.values():
+            last[Partition(message.topic() or "", message.partition() or 0)] = message
+        for partition, message in last.items():
+            place = (message.offset() or 0) + 1, epoch_of(message)
+            places[partition] = _place(partition, *place)
+        while self._finished:  # they are behind those above
+            partition, place = self._finished.popitem()
+            places[partition] = _place(partition, *place)
+        for each in places.values():
             try:
-                client.store_offsets(message)
+                client.store_offsets(offsets=[each])
             except KafkaException as error:
                 if error.args[0].code() != KafkaError._STATE:  # a rebalance revoked the partition
                     raise
@@ -71,6 +83,10 @@ class HandedOut:
     def is_unfinished(self, partition: Partition) -> bool:
         """Return whether a message of a partition is handled beside others."""
         return self._in_flight is not None and self._in_flight.has(partition)
+
+    def window(self, partition: Partition) -> int:
+        """See `Membership`."""
+        return 0 if self._in_flight is None else self._in_flight.window(partition)
 
     def forget_from(self, partition: Partition, offset: int) -> None:
         """Forget the messages that are fetched again, because reading goes on at an offset."""
@@ -99,3 +115,7 @@ class HandedOut:
                 self.current = None
         if self._in_flight is not None:
             self._in_flight.release(gone, max(0.0, deadline - time.monotonic()))
+
+
+def _place(partition: Partition, offset: int, leader_epoch: int) -> TopicPartition:
+    return TopicPartition(*partition, offset, leader_epoch=leader_epoch)

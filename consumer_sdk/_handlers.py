@@ -18,7 +18,7 @@ import inspect
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import FrameType
 from typing import Any, TypeVar, Unpack
@@ -28,7 +28,7 @@ from consumer_sdk._consumer import Consumer
 from consumer_sdk._dispatch import Dispatch
 from consumer_sdk._message import Message
 from consumer_sdk._options import ConsumerOptions
-from consumer_sdk._outcomes import HANDLED
+from consumer_sdk._outcomes import HANDLED, no_totals
 from consumer_sdk._poison import OnPoison
 from consumer_sdk._retry import BatchLimits, Handler, Retries, handler_of
 from consumer_sdk._retrying_consumer import PutOff, RetryingConsumer
@@ -54,6 +54,7 @@ class Consumers:
         self._options = options
         self._handlers: dict[type, Handler] = {}
         self._consumer: Consumer[Any] | None = None  # while it runs
+        self._last: Consumer[Any] | None = None  # of the run that began last
         self._waiting: PutOff
         self._attempts: Attempts
         self._stopping = threading.Event()
@@ -142,6 +143,11 @@ class Consumers:
                     await working
                     self._consumer = None
 
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """The messages that ended since the run that began last, by outcome; see `Consumer`."""
+        return no_totals() if self._last is None else self._last.totals
+
     def stop(self) -> None:
         """End after the current message; safe in signal handlers and threads."""
         self._stopping.set()
@@ -170,6 +176,7 @@ class Consumers:
             for cls, handler in self._handlers.items()
         }
         self._consumer = given or RetryingConsumer(later, self._group, self._options)
+        self._last = self._consumer
         self._waiting = PutOff(self._consumer)
         self._attempts = Attempts(self._stopping, self._waiting.count)
         return self._consumer
@@ -207,6 +214,12 @@ class Consumers:
                     consumer._end_last(ending)
 
     async def _work_async(self, consumer: Consumer[Any]) -> None:
+        try:
+            await self._handle_async(consumer)
+        finally:
+            self._attempts.close()
+
+    async def _handle_async(self, consumer: Consumer[Any]) -> None:
         if self._runs_beside:
             await self._dispatch(consumer).run_async()
             return

@@ -6,6 +6,7 @@ Rules:
   partition.
 - When a partition is lost, its messages that no handler has begun are never handled here. Those
   that a handler works on get a moment. Afterwards their new owner repeats them.
+- A finished message keeps its offset alone, however long one before it takes.
 - Any thread may call any method.
 """
 
@@ -25,15 +26,20 @@ HANDED_BACK_SECONDS = 1.0  # how long a revocation waits for messages that are b
 
 @dataclass(slots=True, eq=False)
 class _Flight:
-    raw: confluent_kafka.Message
+    raw: confluent_kafka.Message | None  # until it is finished
+    offset: int
+    leader_epoch: int  # or -1
     is_begun: bool = False
     is_finished: bool = False
 
 
 class InFlight:
-    """Messages that were handed over; `store` is called with each one that may be committed."""
+    """Messages that were handed over.
 
-    def __init__(self, store: Callable[[confluent_kafka.Message], None]) -> None:
+    `store` is called with the partition, offset, and leader epoch of each that may be committed.
+    """
+
+    def __init__(self, store: Callable[[Partition, int, int], None]) -> None:
         self._store = store
         self._changed = threading.Condition()
         self._flights: dict[int, _Flight] = {}  # those of partitions that are ours, by id of `raw`
@@ -41,7 +47,7 @@ class InFlight:
 
     def add(self, raw: confluent_kafka.Message) -> None:
         """Take a message, which is behind all others of its partition."""
-        flight = _Flight(raw)
+        flight = _Flight(raw, raw.offset() or 0, epoch_of(raw))
         with self._changed:
             self._flights[id(raw)] = flight
             self._order.setdefault(_place(raw), deque()).append(flight)
@@ -61,21 +67,25 @@ class InFlight:
             flight = self._flights.pop(id(raw), None)
             if flight is None:
                 return
-            flight.is_finished = True
+            flight.is_finished, flight.raw = True, None
             place = _place(raw)
             order, last = self._order[place], None
             while order and order[0].is_finished:
-                last = order.popleft().raw
+                last = order.popleft()
             if not order:
                 del self._order[place]
             if last is not None:
-                self._store(last)
+                self._store(place, last.offset, last.leader_epoch)
             self._changed.notify_all()
 
     def has(self, partition: Partition) -> bool:
         """Return whether a message of a partition is unfinished."""
         with self._changed:
             return partition in self._order
+
+    def window(self, partition: Partition) -> int:
+        """Return how many messages of a partition there are from the first unfinished one on."""
+        return len(self._order.get(partition, ()))
 
     def release(self, partitions: Collection[Partition], seconds: float) -> None:
         """Forget partitions, after the messages that handlers work on, or `seconds`."""
@@ -93,7 +103,7 @@ class InFlight:
         """Forget the messages of a partition from an offset on: they are fetched again."""
         with self._changed:
             order = self._order.get(partition, deque())
-            while order and (order[-1].raw.offset() or 0) >= offset:
+            while order and order[-1].offset >= offset:
                 self._flights.pop(id(order.pop().raw), None)
             if not order:
                 self._order.pop(partition, None)
@@ -103,6 +113,12 @@ class InFlight:
 
     def _is_busy(self, partitions: Collection[Partition]) -> bool:
         return any(each.is_begun and not each.is_finished for each in self._of(partitions))
+
+
+def epoch_of(raw: confluent_kafka.Message) -> int:
+    """Return the leader epoch of a message; -1 if the broker named none."""
+    epoch = raw.leader_epoch()
+    return -1 if epoch is None else epoch
 
 
 def _place(raw: confluent_kafka.Message) -> Partition:

@@ -84,6 +84,10 @@ class LastMessage(MessageLoop[T]):
         self._membership.hand_over(raw)
         return raw
 
+    def _window(self, partition: Partition) -> int:
+        """Return how many messages were handed over from the first that has not ended on."""
+        return self._membership.window(partition)
+
     def _begin(self, ticket: Any) -> bool:
         """Return whether a handler may begin: whether the message is still this member's."""
         return self._membership.begin(ticket)

@@ -56,6 +56,9 @@ class Membership(Protocol):
     def begin(self, message: confluent_kafka.Message) -> bool:
         """Return whether a message that was handed over may be handled: it may have been lost."""
 
+    def window(self, partition: Partition) -> int:
+        """Return how many messages were handed over from the first that is not processed on."""
+
     def processed(self, message: confluent_kafka.Message) -> None:
         """Mark this message as processed, so that it may be committed."""
 

@@ -48,6 +48,11 @@ class Ending:
 HANDLED = Ending()
 
 
+def no_totals() -> Mapping[str, int]:
+    """Return the totals of a consumer that has ended no message."""
+    return {OUTCOMES[end]: 0 for end in _ENDS}
+
+
 class MessageOutcomes:
     """Ends the messages of one stream of a consumer; any thread may."""
 

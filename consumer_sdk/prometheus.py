@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from consumer_sdk._consumer import Consumer
+from consumer_sdk._handlers import Consumers
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -21,9 +22,9 @@ __all__ = ["ConsumerCollector"]
 
 
 class ConsumerCollector:
-    """A collector of prometheus_client for one consumer, under the label `application`."""
+    """A collector for a consumer or its handlers, under the label `application`."""
 
-    def __init__(self, consumer: Consumer[Any], *, application: str) -> None:
+    def __init__(self, consumer: Consumer[Any] | Consumers, *, application: str) -> None:
         self._consumer = consumer
         self._application = application
 

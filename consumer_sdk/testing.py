@@ -88,6 +88,9 @@ class ReplayingConsumer(Consumer[T]):
         message, self._given = self._given, None
         return message
 
+    def _window(self, partition: Partition) -> int:  # noqa: ARG002 - all are in memory anyway
+        return 0
+
     def _begin(self, ticket: Any) -> bool:
         return ticket is not None
 

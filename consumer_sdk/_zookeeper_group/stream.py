@@ -142,18 +142,22 @@ class ZooKeeperStream:
         """See `Membership`."""
         return self._in_flight is not None and self._in_flight.begin(message)
 
+    def window(self, partition: Partition) -> int:
+        """See `Membership`."""
+        return 0 if self._in_flight is None else self._in_flight.window(partition)
+
     def processed(self, message: confluent_kafka.Message) -> None:
         """See `Membership`."""
         if self._in_flight is None:
-            self._store(message)
+            place = Partition(message.topic() or "", message.partition() or 0)
+            self._store(place, message.offset() or 0)
         else:
             self._in_flight.finish(message)
 
-    def _store(self, message: confluent_kafka.Message) -> None:
-        partition = Partition(message.topic() or "", message.partition() or 0)
+    def _store(self, partition: Partition, offset: int, _leader_epoch: int = -1) -> None:
         with self._handover.lock:
             if partition in self._handover.reading:  # otherwise its new owner repeats the message
-                self._handover.processed[partition] = (message.offset() or 0) + 1
+                self._handover.processed[partition] = offset + 1
 
     def move(self, offsets: Mapping[Partition, int], *, commit: bool) -> None:
         """See `Membership`."""

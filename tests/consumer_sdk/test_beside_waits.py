@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
 
-from consumer_sdk import Message, OnPoison, Retry, _poison
+from consumer_sdk import Message, OnPoison, Retry, _dispatch, _poison
 from consumer_sdk.testing import ReplayingConsumer
 from headworks._kafka.clients import KafkaProducer
 from headworks._server.child_process import Service
-from tests.consumer_sdk.test_beside import send
+from tests.consumer_sdk.test_beside import committed, either, send
 from tests.consumer_sdk.test_handlers import FlakyError, app_of, run_until
 from tests.producer_sdk.events import Site, new_site
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -96,3 +99,76 @@ def test_a_poll_and_a_handler_write_dead_letters_one_after_the_other(
     assert plain.flush(60) == 0
     run_until(app, lambda: bool(made))
     assert len(made) == 1
+
+
+def raw_messages() -> int:
+    """The messages of librdkafka that this process holds."""
+    gc.collect()
+    return sum(isinstance(each, confluent_kafka.Message) for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_those_that_end_behind_a_slow_one_take_little_memory(
+    site: Site, is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_dispatch, "_WINDOW_FOR_EACH_CALL", 150)
+    send(site, *[(f"user{number}", number) for number in range(400)], partition=0)
+    app, handled, may = app_of(site, max_poll_records=20), list[int](), threading.Event()
+
+    def handle(message: Message[Any]) -> None:
+        if message.event.seconds == 0:
+            may.wait(60)
+        handled.append(message.event.seconds)
+
+    app.on(site.one.Visit, concurrency=2)(either(handle, is_async=is_async))
+    before, seen = raw_messages(), list[int]()
+
+    def release() -> None:
+        until(lambda: len(handled) == 299)  # the slow one and they are 150 for each call
+        time.sleep(0.3)
+        seen.extend((len(handled), raw_messages() - before))
+        may.set()
+
+    releasing = threading.Thread(target=release)
+    releasing.start()
+    run_until(app, lambda: len(handled) == 400)
+    releasing.join()
+    assert seen[0] == 299, "it waits for the slow one"
+    assert seen[1] < 100, "what is finished is let go"
+    assert committed(site, site.topic) == 400
+
+
+def test_a_stop_ends_the_wait_for_a_slow_message(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_dispatch, "_WINDOW_FOR_EACH_CALL", 5)
+    send(site, *[(f"user{number}", number) for number in range(30)], partition=0)
+    app, handled, may = app_of(site), list[int](), threading.Event()
+
+    @app.on(site.one.Visit, concurrency=2)
+    def handle(message: Message[Any]) -> None:
+        if message.event.seconds == 0:
+            may.wait(60)
+        handled.append(message.event.seconds)
+        if len(handled) == 9:
+            app.stop()
+            may.set()
+
+    app.run()
+    assert sorted(handled) == list(range(10))
+    assert committed(site, site.topic) == 10
+
+
+def test_plain_handlers_beside_a_loop_have_a_thread_for_each_call(site: Site) -> None:
+    app, together = app_of(site), threading.Barrier(40)
+
+    @app.on(site.two.Visit)
+    async def other(_message: Message[Any]) -> None: ...
+
+    @app.on(site.one.Visit, concurrency=40)
+    def handle(_message: Message[Any]) -> None:
+        together.wait(20)
+
+    consumer = ReplayingConsumer[Any]([site.visit(f"user{number}") for number in range(40)])
+    app.run(consumer)
+    assert len(consumer.processed) == 40
