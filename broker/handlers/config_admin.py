@@ -15,6 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from headworks._broker.handlers.config_entry import config_entry
 from headworks._broker.handlers.group_configs import (
     GROUP,
     alter_group,
@@ -251,20 +252,4 @@ def _topic_entry(node: Node, request: Request, own: Mapping[str, str], name: str
         values.insert(0, (_SOURCE_STATIC, broker_name, node.hosted.defaults[name]))
     if name in own:
         values.insert(0, (_SOURCE_TOPIC, name, own[name]))
-    source, _, value = values[0]
-    return {
-        "name": name,
-        "value": value,
-        "read_only": False,
-        "config_source": source,
-        "is_sensitive": False,
-        "synonyms": [
-            {"name": known_as, "value": each, "source": where} for where, known_as, each in values
-        ]
-        if request.message.include_synonyms
-        else [],
-        "config_type": key.kind,
-        "documentation": key.meaning
-        if getattr(request.message, "include_documentation", False)
-        else None,
-    }
+    return config_entry(request, name, values, key.kind, key.meaning)

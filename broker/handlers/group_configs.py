@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headworks._broker.groups import GROUP_CONFIGS, checked, default_of
+from headworks._broker.handlers.config_entry import config_entry
 from headworks._broker.handlers.node import Node, Request
 from headworks._kafka.error_codes import ErrorCode, refused
 
@@ -86,20 +87,4 @@ def _entry(node: Node, request: Request, own: Mapping[str, str], name: str) -> d
     values = [(_SOURCE_DEFAULT, config.broker_name, default_of(name, node.groups.default_times))]
     if name in own:
         values.insert(0, (_SOURCE_GROUP, name, own[name]))
-    source, _, value = values[0]
-    return {
-        "name": name,
-        "value": value,
-        "read_only": False,
-        "config_source": source,
-        "is_sensitive": False,
-        "synonyms": [
-            {"name": known_as, "value": each, "source": where} for where, known_as, each in values
-        ]
-        if request.message.include_synonyms
-        else [],
-        "config_type": _INT,
-        "documentation": config.meaning
-        if getattr(request.message, "include_documentation", False)
-        else None,
-    }
+    return config_entry(request, name, values, _INT, config.meaning)

@@ -91,7 +91,7 @@ def target(tmp_path: Path) -> Iterator[Service]:
 
 
 def everything(url: str) -> dict[str, Any]:
-    """What a registry answers to anyone who asks for all of it, without the times."""
+    """Return all that a registry answers, without the times."""
     rest = Rest(url)
     paths = ["/contexts", "/config", "/mode"]
     names = rest("GET", "/subjects?deleted=true").body

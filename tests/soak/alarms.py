@@ -289,7 +289,7 @@ def tear_the_log(stand: Stand) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What is done, the rules that must notice, and the fault that lasts meanwhile."""
+    """A deed, the rules that must notice it, and the fault that lasts meanwhile."""
 
     cause: Callable[[Stand], None]
     alerts: tuple[str, ...]
