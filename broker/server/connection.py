@@ -42,6 +42,7 @@ from headworks._kafka.protocol.fetch import Piece
 
 _log = logging.getLogger(__name__)
 _MEMORY_RETRY_SECONDS = 0.05
+_NO_MEMORY = "the machine has no memory for its request"  # the client may try again
 _DRAIN_POLL_SECONDS = 0.005
 _PRODUCE = int(ApiKey.PRODUCE)
 
@@ -126,19 +127,26 @@ class Connection:
             failure = self._handle_requests()
         except MalformedError as error:
             failure = f"malformed request: {error}"
+        except MemoryError:
+            failure, kind = _NO_MEMORY, "memory"
         except Exception:
             _log.exception("%s: request failed", self.peer, extra=self._dispatcher.log_fields())
             failure, kind = "internal error", "internal"
         try:
             # requests before the failure are written and answered
             self._produce.commit(self._last_active)
+        except MemoryError:
+            failure, kind = _NO_MEMORY, "memory"
         except Exception:
             _log.exception("%s: writing failed", self.peer, extra=self._dispatcher.log_fields())
             failure, kind = "internal error", "internal"
         self._in_pass = False
         if not self._state.closed:
             if not failure:
-                self._make_room()
+                try:
+                    self._make_room()
+                except MemoryError:
+                    failure, kind = _NO_MEMORY, "memory"
             self._send()
         if failure:
             self.close(failure, kind)
@@ -176,7 +184,7 @@ class Connection:
         return ""
 
     def _make_room(self) -> bool:
-        """Fit the buffer to the next request; if there is no memory, hold and retry."""
+        """Fit the buffer to the next request; if the pool has no memory, hold and retry."""
         expected = self._expected
         if self._state.holds and Hold.REPLIES in self._state.holds:
             expected = 0  # the next request waits: it needs no more room yet
@@ -190,7 +198,12 @@ class Connection:
         return False
 
     def _retry_room(self) -> None:
-        if not self._state.closed and self._make_room():
+        try:
+            fits = not self._state.closed and self._make_room()
+        except MemoryError:
+            self.close(_NO_MEMORY, "memory")
+            return
+        if fits:
             if Hold.REPLIES not in self._state.holds:
                 self._received.begun_at = self._loop.time()  # the broker made the client wait
             self._watch_reading()

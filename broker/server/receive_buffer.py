@@ -5,7 +5,8 @@ Rules:
 - Whole requests are handled where they lie. The buffer moves only between read passes, because
   produced batches lie in it until they are written.
 - Every byte beyond the first 16 KiB comes from the memory that all connections share. A request for
-  which there is no memory waits.
+  which that has no room waits. One for which the machine itself has no memory must not wait: those
+  that have a part of their bytes would wait for each other without an end.
 - While half of the shared memory is available, a buffer grows as the bytes arrive: an announced
   length alone must not reserve memory that others need. Below that, a request gets all the memory
   that it needs or none, so that requests that have their memory can complete.
@@ -53,7 +54,7 @@ class ReceiveBuffer:
     def make_room(self, now: float, *, expected: int) -> bool:
         """Move the unhandled bytes to the front, and make room for `expected` bytes in all.
 
-        Return False if the pool has no memory for them.
+        Return False if the pool has no memory for them. Raises MemoryError if the machine has none.
         """
         unhandled = self.end - self.start
         wanted = max(_SMALL_BYTES, expected)
@@ -97,7 +98,6 @@ class ReceiveBuffer:
             self.buffer.extend(bytes(size))
         except MemoryError:  # the machine has less than the pool
             self._memory.release(size)
-            self._memory.exhausted = True
-            return False
+            raise
         self._allocated += size
         return True

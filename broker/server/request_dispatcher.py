@@ -135,6 +135,9 @@ class RequestDispatcher:
         except UnreachableError as error:
             self._close(f"{api.name}: {error}", "coordination")
             return
+        except MemoryError:
+            self._close(f"the machine has no memory for {api.name}", "memory")
+            return
         except Exception:
             fields = self.log_fields()
             _log.exception("%s: %s failed", self._client.peer, api.name, extra=fields)
