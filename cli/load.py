@@ -71,6 +71,12 @@ class PolicyOptions:
         str | None,
         typer.Option(help="remove partitions of days before this long ago (400d) after the load"),
     ] = None
+    rebuild: Annotated[
+        str,
+        typer.Option(
+            help="auto: rebuild a table that cannot follow the latest schema in place; or never"
+        ),
+    ] = "auto"
 
     @property
     def policy(self) -> Policy:
@@ -87,6 +93,7 @@ class PolicyOptions:
             self.compact,
             self.skip_damaged,
             self._keep_days,
+            self.rebuild,
         )
 
     @property

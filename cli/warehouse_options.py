@@ -162,6 +162,8 @@ def print_report(report: LoadReport, form: Format) -> None:
         print_status(f"nothing to do since load {report.number}; seconds: {seconds}")
     if report.compacted is not None:
         print_status(f"compacted {report.compacted}; seconds: {report.compacted.seconds:.1f}")
+    for topic in report.rebuilt:
+        print_status(f"the table of topic {topic} was rebuilt in the latest schema")
     if report.removed is not None:
         print_status(f"retention removed {report.removed}")
     for topic in report.ungoverned:

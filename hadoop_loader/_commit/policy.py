@@ -8,6 +8,7 @@ Rules:
   next load on, and keeps them. A setting overrides the volume.
 - If a load finds too many bad messages in a topic, the topic keeps its offsets. Other topics are
   loaded.
+- A table that cannot follow its topic's latest schema in place is rebuilt, unless `rebuild` is never.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from headworks._audit_counting import WINDOW_MS
 from headworks.errors import UsageError
 
 PARTITIONS = ("auto", "daily", "hourly")
+REBUILD = ("auto", "never")
 HOURLY_ABOVE_BYTES_PER_DAY = 24 * 2**30
 _WINDOWS_PER_DAY = 86_400_000 // WINDOW_MS
 _WINDOWS_PER_HOUR = 3_600_000 // WINDOW_MS
@@ -70,6 +72,7 @@ class Policy:
     compact: bool = True  # compact after each load
     skip_damaged: bool = False  # continue after damaged batches
     keep_days: int | None = None  # remove partitions of earlier days after each load
+    rebuild: str = "auto"  # one of REBUILD: rebuild tables that cannot follow a schema in place
 
     def __post_init__(self) -> None:
         for name, pattern in (("allow", self.allow), ("deny", self.deny)):
@@ -80,10 +83,14 @@ class Policy:
                     f"--{name} {pattern!r} is not a regular expression: {error}",
                     fix="give one that matches whole topic names: 'clicks|views\\..*'",
                 ) from None
-        if self.partitions not in PARTITIONS:
-            raise UsageError(
-                f"partitions {self.partitions!r} are not known", fix=f"use {', '.join(PARTITIONS)}"
-            )
+        for name, value, known in (
+            ("partitions", self.partitions, PARTITIONS),
+            ("rebuild", self.rebuild, REBUILD),
+        ):
+            if value not in known:
+                raise UsageError(
+                    f"--{name} {value!r} is not known", fix=f"use {', '.join(known)}"
+                )
 
     def includes(self, topic: str) -> bool:
         """Return whether a topic is loaded."""

@@ -6,9 +6,10 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from hadoop_loader._commit.commit_record import TopicCommit
+from hadoop_loader._commit.policy import QuarantineLimit
 from hadoop_loader._fetch.ranges import FetchRange, OffsetGap
 from hadoop_loader._tasks.load_task import TaskManifest, TopicManifest
-from headworks.errors import CorruptError
+from headworks.errors import CorruptError, FindingsError
 
 ResultsByTopic = dict[str, list[TopicManifest]]
 LoadedCounts = dict[str, dict[str, int]]
@@ -53,6 +54,22 @@ def check_coverage(
             "the tasks of the load did not read what was planned; nothing is committed",
             fix="load again",
         )
+
+
+def check_quarantine_limit(
+    topic: str, parts: Sequence[TopicManifest], limit: QuarantineLimit | None
+) -> None:
+    """Raise FindingsError if a topic has more bad messages than the limit allows."""
+    rows, bad = sum(p.rows for p in parts), sum(p.quarantined for p in parts)
+    if limit is None or not limit.exceeded_by(rows, bad):
+        return
+    first = next(p.first_bad for p in parts if p.first_bad)
+    raise FindingsError(
+        f"{bad:,} of {rows + bad:,} new messages of {topic} are bad, more than {limit}: the first "
+        f"is {first}",
+        fix="mend what writes them, or register the schema they lack; or let them into the "
+        "quarantine table with --quarantine-limit none",
+    )
 
 
 def topic_commit(

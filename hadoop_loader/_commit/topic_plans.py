@@ -51,6 +51,11 @@ class TopicPlans:
     plans: dict[str, TopicPlan]  # by topic
     ungoverned: tuple[str, ...]  # topics without a schema
     refused: tuple[SkippedTopic, ...]
+    behind: tuple[str, ...] = ()  # the refused ones whose tables a rebuild may bring to the schema
+
+
+class NeedsRebuildError(IncompatibleError):
+    """A table cannot follow its topic's latest schema in place."""
 
 
 class RegistrySubjects:
@@ -166,7 +171,7 @@ def plan_topics(
     known = last.tables if last else {}
     taken = {name: topic for topic, s in known.items() for name in (s.table, s.files_table)}
     taken |= dict.fromkeys(_RESERVED_TABLES, "(the loader's own)")
-    plans, refused = {}, []
+    plans, refused, behind = {}, [], []
     for topic in names:
         if not lookups[topic]:
             continue
@@ -192,9 +197,11 @@ def plan_topics(
             ids = field_ids_after(before, writers[-1].text, log)  # of a schema that has passed
         except HeadworksError as error:
             refused.append(SkippedTopic(topic, str(error)))
+            if isinstance(error, NeedsRebuildError):
+                behind.append(topic)
         else:
             plans[topic] = replace(plan, field_ids=ids)
-    return TopicPlans(plans, ungoverned, tuple(refused))
+    return TopicPlans(plans, ungoverned, tuple(refused), tuple(behind))
 
 
 def next_state(plan: TopicPlan, before: TableState | None, load: int, size: float) -> TableState:
@@ -253,7 +260,7 @@ def _check_history(
     try:
         columns = file_columns(projections)
     except IncompatibleError as error:
-        raise IncompatibleError(
+        raise NeedsRebuildError(
             error.message,
             fix=f"`headworks load rebuild {topic}` rewrites the table, if Avro resolves "
             "the change; or add a field of the new type beside the old one. Registering under the "

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from hadoop_loader._commit.commit_builder import CommitBuilder, count_files_by_topic
 from hadoop_loader._commit.commit_record import Commit
-from hadoop_loader._commit.policy import QuarantineLimit, bytes_per_day
+from hadoop_loader._commit.policy import bytes_per_day
 from hadoop_loader._commit.report import (
     LoadReport,
     SkippedTopic,
@@ -28,6 +28,7 @@ from hadoop_loader._commit.report import (
 from hadoop_loader._commit.task_results import (
     ResultsByTopic,
     check_coverage,
+    check_quarantine_limit,
     group_by_topic,
     mean_record_bytes,
     topic_commit,
@@ -54,8 +55,9 @@ from hadoop_loader._fetch.ranges import (
     new_ranges,
     no_leader_error,
 )
+from hadoop_loader._operations.rebuild import rebuild_each
 from hadoop_loader._storage.filesystem import AnyPath
-from hadoop_loader._tasks.load_task import LoadTask, TaskManifest, TopicManifest, TopicPlan
+from hadoop_loader._tasks.load_task import LoadTask, TaskManifest, TopicPlan
 from headworks._kafka.damaged_batch import DamagedBatch
 from headworks._native import COMPILED
 from headworks.errors import CorruptError, FindingsError
@@ -66,10 +68,6 @@ _SLOW = (
     "the C extensions are missing, so Python decodes the messages, more than ten times as slowly; "
     "fix: install gcc and Python's headers, and then install headworks again"
 )
-
-
-class QuarantineLimitError(FindingsError):
-    """A topic has more bad messages than the limit allows."""
 
 
 @dataclass(slots=True)
@@ -88,6 +86,7 @@ class _LoadPlan:
     tasks: list[TaskReport] = field(default_factory=list)  # set once they have run
     identity: LogIdentity = field(default_factory=LogIdentity)  # read before the end offsets
     reborn: set[str] = field(default_factory=set)  # topics that were made again
+    rebuilt: tuple[str, ...] = ()  # topics whose tables were rebuilt for this load
 
     def skip_topic(self, topic: str, reason: str) -> None:
         """Leave a topic as it is, and report why."""
@@ -152,6 +151,8 @@ class Load:
         last = self._transaction.recover()
         with self._transaction.phase("plan"):
             plan = self._plan(last)
+        if plan.topics.behind and self._context.policy.rebuild == "auto":
+            last, plan = self._rebuild(plan)
         self._context.on_step("planned")
         manifests: list[TaskManifest] = []
         if plan.ranges:
@@ -196,6 +197,21 @@ class Load:
             if away := sorted({*topics[topic]} - marks[topic].keys()):
                 plan.skip_partitions(topic, away, last)
         return plan
+
+    def _rebuild(self, plan: _LoadPlan) -> tuple[Commit | None, _LoadPlan]:
+        """Rebuild the tables that cannot follow in place, and plan again.
+
+        Returns the last commit and the new plan. A table that cannot be rebuilt either is refused
+        with the reason of the rebuild.
+        """
+        with self._transaction.phase("rebuild"):
+            reasons = rebuild_each(self._context, plan.topics.behind)
+        last = self._transaction.recover()
+        with self._transaction.phase("plan"):
+            again = self._plan(last)
+        again.refused = [replace(r, reason=reasons.get(r.topic, r.reason)) for r in again.refused]
+        again.rebuilt = tuple(t for t in plan.topics.behind if t not in reasons)
+        return last, again
 
     def _plan_topic(
         self,
@@ -277,7 +293,7 @@ class Load:
         skipped = set()
         for topic, parts in found.items():
             try:
-                _check_limit(topic, parts, self._context.policy.limit)
+                check_quarantine_limit(topic, parts, self._context.policy.limit)
                 if any(part.quarantined for part in parts):
                     self._transaction.failures.require(QUARANTINE_TABLE)
             except FindingsError as error:
@@ -329,7 +345,7 @@ class Load:
 
     def _report(self, last: Commit | None, commit: Commit | None, plan: _LoadPlan) -> LoadReport:
         known = commit or last
-        return report_of(
+        report = report_of(
             known.number if known else 0,
             commit,
             plan.topics.ungoverned,
@@ -340,6 +356,7 @@ class Load:
             plan.damaged,
             known.acknowledged if known else None,
         )
+        return replace(report, rebuilt=plan.rebuilt)
 
 
 def make_tasks(
@@ -370,19 +387,6 @@ def _task_report(manifest: TaskManifest) -> TaskReport:
         messages=sum(found.rows + found.quarantined for found in manifest.topics),
         bytes=sum(found.bytes for found in manifest.topics),
         seconds=round(sum(manifest.seconds.values()), 3),
-    )
-
-
-def _check_limit(topic: str, parts: Sequence[TopicManifest], limit: QuarantineLimit | None) -> None:
-    rows, bad = sum(p.rows for p in parts), sum(p.quarantined for p in parts)
-    if limit is None or not limit.exceeded_by(rows, bad):
-        return
-    first = next(p.first_bad for p in parts if p.first_bad)
-    raise QuarantineLimitError(
-        f"{bad:,} of {rows + bad:,} new messages of {topic} are bad, more than {limit}: the first "
-        f"is {first}",
-        fix="mend what writes them, or register the schema they lack; or let them into the "
-        "quarantine table with --quarantine-limit none",
     )
 
 

@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 import hashlib
+import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -47,12 +48,42 @@ from hadoop_loader._tables.old_rows import (
 from hadoop_loader._tasks.latest_rows import TableHistory
 from hadoop_loader._tasks.load_task import WriterSchema
 from hadoop_loader._tasks.rewrite_task import RewriteTask
-from headworks.errors import CorruptError, UsageError
+from headworks.errors import CorruptError, UnreachableError, UsageError
 from headworks.schema import parse, subject_of
 
 REBUILD_FOLDER = ".rebuild"
 _FINISHED = "_SUCCESS"  # in the folder of a partition that was rewritten
 _MAX_TABLE_STEM = 200  # characters: folders take names of 255, metastores of 256
+_LOG = logging.getLogger(__name__)
+
+
+def rebuild_each(parts: LoaderContext, topics: Sequence[str]) -> dict[str, str]:
+    """Rebuild the tables of these topics; return why, by topic, where it failed.
+
+    What concerns all tables is raised, such as a registry or a metastore that does not answer.
+    """
+    reasons = {}
+    for topic in topics:
+        try:
+            done = Rebuild(parts).run(topic)
+        except UnreachableError:
+            raise
+        except Exception as error:
+            found = parts.table_error(error)
+            if found is None:
+                raise
+            parts.on_step("failed")
+            parts.catalog.check()
+            reasons[topic] = str(found)
+        else:
+            _LOG.warning(
+                "the table of topic %s was rebuilt by commit %d: it could not follow the latest "
+                "schema in place",
+                topic,
+                done.number,
+                extra={"topic": topic, "commit": done.number},
+            )
+    return reasons
 
 
 class Rebuild:
@@ -161,7 +192,9 @@ class Rebuild:
                         every=True,
                     )
                 )
-            self._context.jobs.rewrite(jobs)
+            for result in self._context.jobs.rewrite(jobs):
+                if result.problem is not None:
+                    raise CorruptError(f"partition {result.day}: {result.problem}")
             for job in jobs:
                 write_durably(job.staging / _FINISHED, "")
         for day, done in folders.items():

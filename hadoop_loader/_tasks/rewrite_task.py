@@ -97,7 +97,7 @@ class RewriteResult:
     files: list[StagedFile] = field(default_factory=list)
     dropped: dict[int, int] = field(default_factory=dict)
     topics: dict[str, int] = field(default_factory=dict)  # erased messages of the quarantine
-    problem: str | None = None  # why nothing was rewritten; only of a compaction
+    problem: str | None = None  # why nothing was rewritten; not of a rewind or an erasure
 
 
 def run_rewrite_task(job: RewriteTask) -> RewriteResult:
@@ -105,7 +105,7 @@ def run_rewrite_task(job: RewriteTask) -> RewriteResult:
     try:
         return _rewrite(job)
     except CorruptError as error:
-        if not job.merge:
+        if not (job.merge or job.every):
             raise
         return RewriteResult(job.table, job.day, problem=str(error))
 

@@ -191,6 +191,7 @@ def test_a_table_that_cannot_follow_is_rebuilt(
     Load(context).run()
     world.register("clicks", DOUBLE)
     click(world, 3, schema=DOUBLE, schema_id=3)
+    context = replace(context, policy=Policy(rebuild="never"))
     (refusal,) = Load(context).run().refused
     assert "headworks load rebuild" in refusal.reason
     assert [one["rebuilt"] for one in warehouse_status(world.root)["refused"]] == [False]

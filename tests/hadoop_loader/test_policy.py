@@ -55,7 +55,7 @@ def test_hours_by_setting(world: World) -> None:
     click(world, 4, at=0)
     Load(world.context(partitions="daily")).run()
     assert numbers(world) == [0, 1, 2, 3, 4]
-    with pytest.raises(UsageError, match="partitions 'weekly' are not known"):
+    with pytest.raises(UsageError, match="--partitions 'weekly' is not known"):
         Policy(partitions="weekly")
 
 
