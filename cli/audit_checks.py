@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,12 +19,15 @@ from headworks._settings import resolve
 from headworks.errors import CorruptError, FindingsError, UsageError
 
 if TYPE_CHECKING:
+    from hadoop_loader._operations.row_differences import RowDifference
     from hadoop_loader._operations.verify import TableRows
+    from hadoop_loader._storage.filesystem import AnyPath
     from headworks._audit.balance import Balance
     from headworks._audit.results import Completeness
     from headworks._audit.store import AuditStore
 
 _POLL_SECONDS = 2.0
+_SHOWN_CAUSES = 5  # in the error of `verify`
 
 
 @expand_groups
@@ -153,14 +157,17 @@ def verify(
     from hadoop_loader._storage.filesystem import parse_path
     from headworks._audit import queries
 
+    root = parse_path(resolve("warehouse", warehouse))
     try:
-        tables = count_rows(parse_path(resolve("warehouse", warehouse)), read_files=read_files)
+        tables = count_rows(root, read_files=read_files)
     except CorruptError as error:
         raise FindingsError(error.message, fix=error.fix) from None
     with source.reconciled_store() as opened:
         audited = {row.topic: row.accounted for row in queries.topic_sums(opened, "hadoop")}
         differing = _differing(opened, source.servers, source.registry_url)
-    rows = [(found, audited.get(found.topic)) for found in tables]
+        rows = [(found, audited.get(found.topic)) for found in tables]
+        wrong = [found for found, n in rows if not _agrees(found, n)]
+        differences = [one for found in wrong for one in _differences(opened, root, found)]
     if format is Format.JSON:
         print_json(
             {
@@ -168,7 +175,8 @@ def verify(
                     {**asdict(found), "in_audit": n, "agrees": _agrees(found, n)}
                     for found, n in rows
                 ],
-                "sums_differing": differing,
+                "differences": [asdict(one) for one in differences],
+                "sums_differing": [*differing],
             }
         )
     else:
@@ -187,25 +195,47 @@ def verify(
                 for found, n in rows
             ],
         )
-    wrong = [found.topic for found, n in rows if not _agrees(found, n)]
     if wrong or differing:
-        raise FindingsError(
-            f"{len(wrong)} tables and {len(differing)} sums of the audit are not what they "
-            f"should be: {', '.join([*wrong, *differing])}",
-            fix="if a load is under way, verify again when it has ended",
-        )
+        raise _not_as_it_should_be(len(wrong), differences, differing)
+
+
+def _not_as_it_should_be(
+    tables: int, differences: Sequence[RowDifference], sums: Mapping[str, str]
+) -> FindingsError:
+    """Return the error for tables and sums that differ, with the first causes."""
+    causes = [*map(str, differences), *sums.values()]
+    more = f"; and {len(causes) - _SHOWN_CAUSES:,} more" if causes[_SHOWN_CAUSES:] else ""
+    return FindingsError(
+        f"{tables} tables and {len(sums)} sums of the audit are not what they should be: "
+        f"{'; '.join(causes[:_SHOWN_CAUSES])}{more}",
+        fix="if a load is under way, verify again when it has ended. Restore files from a backup "
+        "(docs/backup.md), or read messages again: `headworks load rewind`",
+    )
 
 
 def _agrees(found: TableRows, audited: int | None) -> bool:
-    if found.in_files != found.in_commits:
-        return False
-    return audited is None or audited == found.in_commits + found.quarantined
+    return found.in_files == found.in_commits and audited in (None, found.counted)
 
 
-def _differing(opened: AuditStore, bootstrap: str, registry: str) -> list[str]:
+def _differences(opened: AuditStore, root: AnyPath, found: TableRows) -> list[RowDifference]:
+    """Return where a table differs from the commits: its files, and its counts in the audit."""
+    from hadoop_loader._operations.row_differences import file_differences, window_differences
+    from headworks._audit import queries
+
+    windows = {
+        row.window_start: row.accounted
+        for row in queries.balances(opened, "hadoop", found.topic)
+        if row.window_start is not None
+    }
+    of_audit = window_differences(root, found, windows) if windows else []
+    return [*file_differences(root, found), *of_audit]
+
+
+def _differing(opened: AuditStore, bootstrap: str, registry: str) -> dict[str, str]:
     """Return the topics whose sums in the store differ from a naive sum of the audit topic.
 
-    The result is empty if the beginning of the audit topic has been removed.
+    The values say where, first. The result is empty if the beginning of the audit topic has been
+    removed.
     """
     from headworks._audit import queries
     from headworks._audit.reader import read_whole
@@ -213,11 +243,16 @@ def _differing(opened: AuditStore, bootstrap: str, registry: str) -> list[str]:
     ledger = read_whole(bootstrap, registry)
     if ledger is None:
         print_status("the beginning of the audit topic is gone: its sums are not added up again")
-        return []
-    differing = set()
+        return {}
+    differing: dict[str, str] = {}
     for tier in ledger.tiers():
         stored = {(b.topic, b.window_start): b.counts for b in queries.balances(opened, tier)}
         for balance in ledger.balances(tier):
             if stored.get((balance.topic, balance.window_start)) != balance.counts:
-                differing.add(balance.topic)
-    return sorted(differing)
+                at = format_instant(balance.window_start or 0)
+                differing.setdefault(
+                    balance.topic,
+                    f"{balance.topic}: the store's sums of tier {tier} in the window {at} are not "
+                    "those of the audit topic",
+                )
+    return dict(sorted(differing.items()))

@@ -141,8 +141,11 @@ class CommitBuilder:
         folder = self.root / moved.get((table, day), self.folder(table, day))
         return sorted_glob(folder, "[!._]*.parquet")
 
-    def count(self, topic: str, counts: TopicCommit, now_ms: int) -> None:
-        """Set the counts of a topic, and add them to the sums of its table."""
+    def count(self, topic: str, counts: TopicCommit, now_ms: int, *, removed: int = 0) -> None:
+        """Set the counts of a topic, and add them to the sums of its table.
+
+        `removed`: rows and quarantined messages that leave, although the audit counts them.
+        """
         self.topics[topic] = counts
         state = self.tables[topic]
         rows = state.rows + counts.rows
@@ -154,6 +157,7 @@ class CommitBuilder:
             quarantined=state.quarantined + counts.quarantined,
             lost=state.lost + counts.lost,
             damaged=state.damaged + counts.damaged,
+            removed=state.removed + removed,
             load=self.number,
             loaded_ms=now_ms,
         )

@@ -8,7 +8,8 @@ Rules:
   next load on, and keeps them. A setting overrides the volume.
 - If a load finds too many bad messages in a topic, the topic keeps its offsets. Other topics are
   loaded.
-- A table that cannot follow its topic's latest schema in place is rebuilt, unless `rebuild` is never.
+- A table that cannot follow its topic's latest schema in place is rebuilt, unless `rebuild` is
+  never.
 """
 
 from __future__ import annotations
@@ -88,9 +89,7 @@ class Policy:
             ("rebuild", self.rebuild, REBUILD),
         ):
             if value not in known:
-                raise UsageError(
-                    f"--{name} {value!r} is not known", fix=f"use {', '.join(known)}"
-                )
+                raise UsageError(f"--{name} {value!r} is not known", fix=f"use {', '.join(known)}")
 
     def includes(self, topic: str) -> bool:
         """Return whether a topic is loaded."""

@@ -106,8 +106,9 @@ class Erase:
             for topic, n in r.topics.items():
                 quarantined[topic] = quarantined.get(topic, 0) + n
         for topic in sorted({*rows, *quarantined}):
-            counts = _gone(rows.get(topic, 0), quarantined.get(topic, 0))
-            builder.count(topic, counts, self._transaction.now_ms())
+            good, bad = rows.get(topic, 0), quarantined.get(topic, 0)
+            now = self._transaction.now_ms()
+            builder.count(topic, _gone(good, bad), now, removed=good + bad)
         self._context.on_step("staged")
         commit = self._transaction.commit(builder)
         self._transaction.failures.require(*(r.table for r in done))

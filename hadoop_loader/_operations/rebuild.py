@@ -60,7 +60,7 @@ _LOG = logging.getLogger(__name__)
 def rebuild_each(parts: LoaderContext, topics: Sequence[str]) -> dict[str, str]:
     """Rebuild the tables of these topics; return why, by topic, where it failed.
 
-    What concerns all tables is raised, such as a registry or a metastore that does not answer.
+    A registry or a metastore that does not answer concerns all tables, so its error is raised.
     """
     reasons = {}
     for topic in topics:

@@ -62,7 +62,7 @@ class TableRetention:
             if old:
                 builder.drop_days(table, old)
                 counts = TopicCommit({}, -rows, 0, 0, 0, -len(files), {}, {}, None, None)
-                builder.count(topic, counts, self._transaction.now_ms())
+                builder.count(topic, counts, self._transaction.now_ms(), removed=rows)
                 partitions, removed = partitions + len(old), removed + rows
         if _loads_every_topic(policy) and QUARANTINE_TABLE not in held:
             days = _days_with_files(builder, QUARANTINE_TABLE, first)

@@ -28,6 +28,12 @@ class TableRows:
     in_files: int
     in_commits: int
     quarantined: int  # messages, by the commits
+    removed: int = 0  # by erasure and retention; the audit counts them
+
+    @property
+    def counted(self) -> int:
+        """The messages that the audit has, if it counts the topic."""
+        return self.in_commits + self.quarantined + self.removed
 
 
 def count_rows(root: AnyPath, *, read_files: bool = False) -> list[TableRows]:
@@ -57,6 +63,7 @@ def count_rows(root: AnyPath, *, read_files: bool = False) -> list[TableRows]:
             + _rows_held(root, table.files_table, log),
             in_commits=table.rows,
             quarantined=table.quarantined,
+            removed=table.removed,
         )
         for topic, table in sorted(last.tables.items())
     ]
