@@ -71,10 +71,6 @@ class Catalog(Protocol):
         """Set properties of a table over files."""
         ...
 
-    def set_statistics(self, name: str, rows: int, size: int) -> None:
-        """Set the rows and bytes of a table over files, for the planners of queries."""
-        ...
-
     def source_of(self, name: str) -> str:
         """Return the name of a table over files in SQL."""
         ...

@@ -28,7 +28,7 @@ def define_table(state: TableState, log: CommitLog, root: AnyPath, catalog: Cata
         columns,
         location,
         _schema_doc(history[-1].schema),
-        _properties(state, history[-1].schema),
+        _properties(state, history[-1].schema) | _statistics(state),
     )
 
 
@@ -59,8 +59,15 @@ def define_quarantine(root: AnyPath, catalog: Catalog) -> None:
 
 def define_statistics(state: TableState, catalog: Catalog) -> None:
     """Tell the metastore how large a topic's table is, so that engines plan joins well."""
+    catalog.set_properties(state.files_table, _statistics(state))
+
+
+def _statistics(state: TableState) -> dict[str, str]:
+    """Return the table's statistics as properties, by Hive's names, which Spark reads too."""
+    if not state.statistics:
+        return {}
     _, rows, size = state.statistics
-    catalog.set_statistics(state.files_table, rows, size)
+    return {"numRows": str(rows), "totalSize": str(size)}
 
 
 def _properties(state: TableState, schema: Schema) -> dict[str, str]:

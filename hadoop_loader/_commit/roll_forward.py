@@ -125,8 +125,6 @@ class RollForward:
             else:
                 define_table(state, self.log, self.root, self.catalog)
                 define_view(state, self.log, self.catalog)
-                if state.statistics:
-                    define_statistics(state, self.catalog)
 
         if not self.failures.attempt(table, define):
             return False
@@ -171,7 +169,7 @@ class RollForward:
                 # Members that only old files had leave the table: the view's types have none.
                 attempt(state.files_table, partial(define_table, state, self.log, *self._place))
                 attempt(state.files_table, partial(define_view, state, self.log, self.catalog))
-        for state in commit.tables.values():
+        for state in (s for s in commit.tables.values() if s not in changed):
             measured = state.statistics and state.statistics[0] == commit.number
             if measured and state.files_table in self._left(commit, tables):
                 attempt(state.files_table, partial(define_statistics, state, self.catalog))

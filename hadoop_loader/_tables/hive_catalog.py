@@ -179,11 +179,6 @@ class HiveCatalog:
         """Set properties of a table over files."""
         self._sql(f"ALTER TABLE {self.source_of(name)} SET TBLPROPERTIES ({_pairs(properties)})")
 
-    def set_statistics(self, name: str, rows: int, size: int) -> None:
-        """Set the rows and bytes of a table over files, for the planners of queries."""
-        # Hive's names. Spark reads them too, and takes none of its own from a statement.
-        self.set_properties(name, {"numRows": str(rows), "totalSize": str(size)})
-
     def source_of(self, name: str) -> str:
         """Return the name of a table over files as SQL writes it."""
         return f"{quoted(self._files)}.{quoted(name)}"

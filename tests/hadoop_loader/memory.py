@@ -123,7 +123,6 @@ class MemoryCatalog:
         self.views: dict[str, str] = {}
         self.days: dict[str, dict[str, AnyPath]] = {}
         self.properties: dict[str, dict[str, str]] = {}
-        self.statistics: dict[str, tuple[int, int]] = {}
 
     def tables(self) -> set[str]:
         return set(self.columns)
@@ -142,6 +141,7 @@ class MemoryCatalog:
         self.columns[name] = tuple(columns)
         self.locations[name] = location
         self.days.setdefault(name, {})
+        self.properties.setdefault(name, {}).update(properties)
 
     def put_view(
         self,
@@ -173,9 +173,6 @@ class MemoryCatalog:
 
     def set_properties(self, name: str, properties: dict[str, str]) -> None:
         self.properties.setdefault(name, {}).update(properties)
-
-    def set_statistics(self, name: str, rows: int, size: int) -> None:
-        self.statistics[name] = (rows, size)
 
     def source_of(self, name: str) -> str:
         return name
