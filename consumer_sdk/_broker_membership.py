@@ -166,6 +166,11 @@ class BrokerMembership:
         while events := self.client.consume(1, 0.0):
             self._fetched.messages.extend(events)
 
+    def stay(self) -> None:
+        """See `Membership`."""
+        self.calls += 1  # so that the background thread goes on polling
+        self._application.serve()
+
     def put_back(self, message: confluent_kafka.Message) -> None:
         """See `Membership`."""
 

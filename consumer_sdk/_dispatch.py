@@ -7,6 +7,8 @@ Rules:
 - A message whose partition was lost before its handler began is not handled.
 - The number of messages in memory is bounded: each handler has a few for each call that may run.
   So is the number of those that ended behind one that takes long.
+- A partition whose next message finds no room is paused. The consumer goes on polling, for the
+  other partitions and for its place in the group, however long a handler of single messages takes.
 - A stop lets the calls that run finish. It drops what waits, and the next member handles that.
 - An error that no policy takes does the same, and is raised at the end.
 """
@@ -16,25 +18,25 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from asyncio import FIRST_COMPLETED
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from consumer_sdk._attempts import Attempts, StoppedError
 from consumer_sdk._consumer import Consumer
-from consumer_sdk._lanes import Handed, LaneKey, Lanes
+from consumer_sdk._held_back import HeldBack
+from consumer_sdk._lanes import Handed, LaneKey, Lanes, lane_of
 from consumer_sdk._loop import POLL_SECONDS
 from consumer_sdk._message import Message, Partition
 from consumer_sdk._outcomes import Ending
 from consumer_sdk._retry import Handler
 from consumer_sdk._retrying_consumer import PutOff
 
-_WAITING_FOR_EACH_CALL = 8  # messages in memory for each call of a handler that may run
 _WINDOW_FOR_EACH_CALL = 1000  # messages of a partition that may end before one that takes long
-_ROOM_SECONDS = 0.05  # how often a dispatcher that waits for room looks for a stop
+_ROOM_SECONDS = 0.2  # how long other partitions wait for room with one, before that is paused
+_HELD_POLL_SECONDS = 0.05  # how often a dispatcher looks whether a paused partition may go on
 
 
 @dataclass(slots=True)
@@ -58,7 +60,12 @@ class Dispatch:
     ) -> None:
         self._consumer, self._source, self._handlers = consumer, source, handlers
         self._attempts, self._stopping = attempts, stopping
-        self._lanes = Lanes()
+        self._lanes = {
+            handler: Lanes(handler.concurrency)
+            for handler in handlers.values()
+            if handler.batch is None
+        }
+        self._held = HeldBack(consumer, self._has_much_room)
         self._batches: dict[Handler, _OpenBatch] = {}
         self._writing = asyncio.Lock()  # so that dead letters take one thread, and others can poll
         self._error: BaseException | None = None  # the first that ends the run
@@ -66,55 +73,57 @@ class Dispatch:
     def run(self) -> None:
         """Hand out messages until the consumer stops; the handlers are plain functions."""
         with ExitStack() as stack:
-            workers = {
-                handler: _Workers(self, handler, stack)
-                for handler in self._handlers.values()
-                if handler.batch is None
-            }
+            workers = {each: _Workers(self, each, of, stack) for each, of in self._lanes.items()}
             while self._goes_on:
+                if (place := self._held.next_to_go_on()) is not None:
+                    self._held.go_on(place)
                 message = self._source.next(self._patience())
                 if message is not None:
-                    while self._is_far_ahead(message):
-                        self._stopping.wait(_ROOM_SECONDS)
-                    handed = self._hand_over(message)
-                    if handed.handler.batch is None:
-                        workers[handed.handler].add(handed)
-                    elif (full := self._collect(handed)) is not None:
-                        self.handle(full)
+                    handler = self._handlers[type(message.event)]
+                    if handler.batch is not None:
+                        if (full := self._collect(self._hand_over(handler, message))) is not None:
+                            self.handle(full)
+                    elif self._must_wait(handler, message) and not self._wait(handler, message):
+                        self._held.hold(handler, message)
+                    else:
+                        workers[handler].add(self._hand_over(handler, message))
                 for batch in self._due():
                     self.handle(batch)
             for batch in self._rest():
                 self.handle(batch)
+            for lanes in self._lanes.values():
+                while not lanes.wait_until_empty(POLL_SECONDS):
+                    self._consumer._stay()
         self._raise()
 
     async def run_async(self) -> None:
         """Do what `run` does in an event loop, with plain and `async` handlers."""
         async with AsyncExitStack() as stack:
-            workers = {
-                handler: _Tasks(self, handler, stack)
-                for handler in self._handlers.values()
-                if handler.batch is None
-            }
+            workers = {each: _Tasks(self, each, of) for each, of in self._lanes.items()}
+            stack.push_async_callback(_wait_for_all, workers.values())
             while self._goes_on:
+                if (place := self._held.next_to_go_on()) is not None:
+                    await asyncio.to_thread(self._held.go_on, place)
                 message = await self._source.next_async(self._patience())
                 if message is not None:
-                    while self._is_far_ahead(message):
-                        await asyncio.sleep(_ROOM_SECONDS)
-                    handed = self._hand_over(message)
-                    if handed.handler.batch is None:
-                        await workers[handed.handler].add(handed)
-                    elif (full := self._collect(handed)) is not None:
-                        await self.handle_async(full)
+                    handler = self._handlers[type(message.event)]
+                    if handler.batch is not None:
+                        if (full := self._collect(self._hand_over(handler, message))) is not None:
+                            await self.handle_async(full)
+                    elif self._must_wait(handler, message) and not (
+                        self._may_wait(handler, message) and await workers[handler].wait(message)
+                    ):
+                        await asyncio.to_thread(self._held.hold, handler, message)
+                    else:
+                        workers[handler].add(self._hand_over(handler, message))
                 for batch in self._due():
                     await self.handle_async(batch)
             for batch in self._rest():
                 await self.handle_async(batch)
+            for tasks in workers.values():
+                while not await tasks.wait_until_empty(POLL_SECONDS):
+                    await asyncio.to_thread(self._consumer._stay)
         self._raise()
-
-    @property
-    def lanes(self) -> Lanes:
-        """The messages that wait for a handler."""
-        return self._lanes
 
     @property
     def drops(self) -> bool:
@@ -154,16 +163,34 @@ class Dispatch:
     def _goes_on(self) -> bool:
         return self._error is None and not self._consumer._ended
 
-    def _is_far_ahead(self, message: Message[Any]) -> bool:
-        """Return whether a message must wait for one of its partition that takes long."""
-        handler = self._handlers[type(message.event)]
-        if handler.batch is not None or self.drops:  # a batch has its own size
-            return False
-        limit = handler.concurrency * _WINDOW_FOR_EACH_CALL
-        return self._consumer._window(Partition(message.topic, message.partition)) >= limit
+    def _must_wait(self, handler: Handler, message: Message[Any]) -> bool:
+        """Return whether there is no room for a message; a stop drops what waits anyway."""
+        lane = lane_of(handler, message)
+        return not (
+            (self._lanes[handler].has_room(lane) and self._is_near(handler, message)) or self.drops
+        )
 
-    def _hand_over(self, message: Message[Any]) -> Handed:
-        return Handed(self._handlers[type(message.event)], message, self._consumer._hand_over())
+    def _may_wait(self, handler: Handler, message: Message[Any]) -> bool:
+        """Return whether all partitions may wait a moment, until there is room for a message."""
+        return self._is_near(handler, message) and not self._held.waits_for(handler)
+
+    def _wait(self, handler: Handler, message: Message[Any]) -> bool:
+        lane = lane_of(handler, message)
+        return self._may_wait(handler, message) and (
+            self._lanes[handler].wait_for_room(lane, _ROOM_SECONDS)
+        )
+
+    def _is_near(self, handler: Handler, message: Message[Any]) -> bool:
+        """Return whether a message is not far behind one of its partition that takes long."""
+        limit = handler.concurrency * _WINDOW_FOR_EACH_CALL
+        return self._consumer._window(Partition(message.topic, message.partition)) < limit
+
+    def _has_much_room(self, handler: Handler, message: Message[Any]) -> bool:
+        has_room = self._lanes[handler].has_much_room(lane_of(handler, message))
+        return (has_room and self._is_near(handler, message)) or self.drops
+
+    def _hand_over(self, handler: Handler, message: Message[Any]) -> Handed:
+        return Handed(handler, message, self._consumer._hand_over())
 
     def _begin(self, batch: Iterable[Handed]) -> list[Handed]:
         """Return the messages that are still ours, unless they are dropped."""
@@ -211,67 +238,78 @@ class Dispatch:
         return rest
 
     def _patience(self) -> float:
-        """Return how long a poll may wait: until the next batch is due, or it looks for a stop."""
+        """Return how long a poll may wait: until a batch is due, or it looks for room or a stop."""
+        most = _HELD_POLL_SECONDS if self._held else POLL_SECONDS
         now = time.monotonic()
-        return min((POLL_SECONDS, *(max(0.0, each.due - now) for each in self._batches.values())))
+        return min((most, *(max(0.0, each.due - now) for each in self._batches.values())))
 
 
 def _call_of(batch: list[Handed]) -> tuple[Handler, list[Message[Any]]]:
     return batch[0].handler, [each.message for each in batch]
 
 
+async def _wait_for_all(workers: Iterable[_Tasks]) -> None:
+    for tasks in workers:
+        await tasks.wait_until_empty(None)
+
+
 class _Workers:
     """The threads that call one handler."""
 
-    def __init__(self, dispatch: Dispatch, handler: Handler, stack: ExitStack) -> None:
-        self._dispatch = dispatch
+    def __init__(
+        self, dispatch: Dispatch, handler: Handler, lanes: Lanes, stack: ExitStack
+    ) -> None:
+        self._dispatch, self._lanes = dispatch, lanes
         name = "headworks-handler"
         pool = ThreadPoolExecutor(handler.concurrency, thread_name_prefix=name)
         self._pool = stack.enter_context(pool)  # whose end waits for the calls that run
-        self._room = threading.Semaphore(handler.concurrency * _WAITING_FOR_EACH_CALL)
 
     def add(self, handed: Handed) -> None:
         """Let a thread handle a message, after those before it in its lane."""
-        while not self._room.acquire(timeout=_ROOM_SECONDS):
-            if self._dispatch.drops:
-                return
-        if self._dispatch.lanes.add(handed):
+        if self._lanes.add(handed):
             self._pool.submit(self._drain, handed.lane)
 
     def _drain(self, lane: LaneKey) -> None:
-        while (handed := self._dispatch.lanes.next(lane)) is not None:
+        while (handed := self._lanes.next(lane)) is not None:
             self._dispatch.handle([handed])
-            self._room.release()
 
 
 class _Tasks:
     """The tasks that call one handler."""
 
-    def __init__(self, dispatch: Dispatch, handler: Handler, stack: AsyncExitStack) -> None:
-        self._dispatch = dispatch
+    def __init__(self, dispatch: Dispatch, handler: Handler, lanes: Lanes) -> None:
+        self._dispatch, self._handler, self._lanes = dispatch, handler, lanes
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls = asyncio.Semaphore(handler.concurrency)
-        self._room = asyncio.Semaphore(handler.concurrency * _WAITING_FOR_EACH_CALL)
-        stack.push_async_callback(self._wait)
+        self._wanted: LaneKey | None = None  # in which the dispatcher waits for room
+        self._room = asyncio.Event()
 
-    async def add(self, handed: Handed) -> None:
+    async def wait(self, message: Message[Any]) -> bool:
+        """Do what `Lanes.wait_for_room` does, but let the event loop run meanwhile."""
+        self._wanted = lane_of(self._handler, message)
+        self._room.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._room.wait(), _ROOM_SECONDS)
+        lane, self._wanted = self._wanted, None
+        return self._lanes.has_room(lane)
+
+    def add(self, handed: Handed) -> None:
         """Let a task handle a message, after those before it in its lane."""
-        while self._room.locked():
-            if self._dispatch.drops:
-                return
-            await asyncio.wait(self._tasks, timeout=_ROOM_SECONDS, return_when=FIRST_COMPLETED)
-        await self._room.acquire()
-        if self._dispatch.lanes.add(handed):
+        if self._lanes.add(handed):
             task = asyncio.create_task(self._drain(handed.lane))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _drain(self, lane: LaneKey) -> None:
-        while (handed := self._dispatch.lanes.next(lane)) is not None:
+        while True:
             async with self._calls:
+                handed = self._lanes.next(lane)
+                if self._wanted is not None and self._lanes.has_much_room(self._wanted):
+                    self._room.set()
+                if handed is None:
+                    return
                 await self._dispatch.handle_async([handed])
-            self._room.release()
 
-    async def _wait(self) -> None:
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+    async def wait_until_empty(self, seconds: float | None) -> bool:
+        """Wait up to `seconds` for the calls that run; return whether there is none any more."""
+        return not self._tasks or not (await asyncio.wait(self._tasks, timeout=seconds))[1]

@@ -84,6 +84,10 @@ class LastMessage(MessageLoop[T]):
         self._membership.hand_over(raw)
         return raw
 
+    def _stay(self) -> None:
+        """Stay in the group while the last handlers work, and no message is asked for."""
+        self._membership.stay()
+
     def _window(self, partition: Partition) -> int:
         """Return how many messages were handed over from the first that has not ended on."""
         return self._membership.window(partition)

@@ -43,6 +43,9 @@ class Membership(Protocol):
     def next(self, timeout: float) -> confluent_kafka.Message | None:
         """Return the next message or error; None if none arrives within `timeout` seconds."""
 
+    def stay(self) -> None:
+        """Stay in the group though the application asks for no message; call this every second."""
+
     def put_back(self, message: confluent_kafka.Message) -> None:
         """Return this message again from the following `next`."""
 

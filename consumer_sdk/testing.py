@@ -5,7 +5,9 @@ Rules: a message counts as processed exactly when it does with a real consumer. 
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -22,6 +24,7 @@ __all__ = ["ReplayingConsumer"]
 
 T = TypeVar("T")
 _TOPIC = "replayed"
+_PAUSED_SECONDS = 0.01  # so that a program that polls while all is paused does not spin
 
 
 class ReplayingConsumer(Consumer[T]):
@@ -47,13 +50,13 @@ class ReplayingConsumer(Consumer[T]):
         self._paused: set[Partition] = set()
         self._counting = threading.Lock()  # handlers may end messages beside each other
 
-    def poll(self, timeout: float) -> Message[T] | None:  # noqa: ARG002 - nothing is waited for
+    def poll(self, timeout: float) -> Message[T] | None:
         """Return the next message, or None after the last one."""
         self._take_back()
         if self._at >= len(self._messages):
             return None
-        following = self._messages[self._at]
-        if Partition(following.topic, following.partition) in self._paused:
+        if self._is_paused:
+            time.sleep(min(timeout, _PAUSED_SECONDS))
             return None
         self._given = self._messages[self._at]
         self._at += 1
@@ -61,7 +64,15 @@ class ReplayingConsumer(Consumer[T]):
 
     async def apoll(self, timeout: float) -> Message[T] | None:
         """Do what `poll` does."""
-        return self.poll(timeout)
+        if self._is_paused:
+            await asyncio.sleep(min(timeout, _PAUSED_SECONDS))
+        return self.poll(0.0)
+
+    @property
+    def _is_paused(self) -> bool:
+        """Whether the next message is of a paused partition."""
+        following = self._messages[self._at : self._at + 1]
+        return any(Partition(each.topic, each.partition) in self._paused for each in following)
 
     def reject(self, reason: str, error: BaseException | None = None) -> None:  # noqa: ARG002
         """Note the last message in `rejected`; UsageError if there is none."""
@@ -84,9 +95,17 @@ class ReplayingConsumer(Consumer[T]):
         self._end(self._given, ending)
         self._given = None
 
+    def _return_last(self) -> None:
+        assert self._given is not None
+        self._at -= 1
+        self.pause([Partition(self._given.topic, self._given.partition)])
+        self._given = None
+
     def _hand_over(self) -> Any:
         message, self._given = self._given, None
         return message
+
+    def _stay(self) -> None: ...
 
     def _window(self, partition: Partition) -> int:  # noqa: ARG002 - all are in memory anyway
         return 0

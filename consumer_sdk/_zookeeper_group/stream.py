@@ -126,6 +126,11 @@ class ZooKeeperStream:
                     return None
         return None
 
+    def stay(self) -> None:
+        """See `Membership`."""
+        if self._handover.changed.is_set() and not self.closed:
+            self._apply_handover()
+
     def put_back(self, message: confluent_kafka.Message) -> None:
         """See `Membership`."""
         if Partition(message.topic() or "", message.partition() or 0) in self._assigned:

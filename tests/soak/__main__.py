@@ -83,6 +83,8 @@ def main() -> int:
     proofs.add_parser("alarms", help="cause troubles on running servers, of which rules must know")
     proofs.add_parser("spark", help="load on two Spark workers with a metastore, and kill one")
     proofs.choices["workers"].add_argument("--peers", type=Path, help="where pip put servers")
+    slow = proofs.choices["slow-handlers"]
+    slow.add_argument("--slowest", type=float, default=60.0, help="seconds a message takes at most")
     for one in proofs.choices.values():
         one.add_argument("--seed", type=int, default=SystemRandom().randrange(1 << 31))
         one.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
@@ -126,7 +128,7 @@ def _run(
     if arguments.proof == "membership":
         return membership.campaign(folder, arguments.minutes * 60, seed)
     if arguments.proof == "slow-handlers":
-        return slow_handlers.campaign(folder, arguments.minutes * 60, seed)
+        return slow_handlers.campaign(folder, arguments.minutes * 60, seed, arguments.slowest)
     if arguments.proof == "state-folders":
         return state_folders.campaign(folder, arguments.count, seed)
     if arguments.proof == "workers":
