@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +23,7 @@ from tests.headworks.audit_counting.both_forms import BOTH, Counting, counting_i
 from tests.interop.in_place import is_apache_kafka, start_in_place
 from tests.kinds import UnitTestGuard
 from tests.lengths import lengths
+from tests.preloaded import Preloaded
 from tests.tools import ToolGuard
 
 ROOT = Path(__file__).parent.parent
@@ -31,9 +34,23 @@ settings.register_profile(
 settings.load_profile("headworks")
 
 
+class PreloadedServers:
+    """Starts the servers of a run from processes that have imported them (tests/preloaded.py)."""
+
+    def pytest_sessionstart(self) -> None:
+        self._preloaded = Preloaded()
+        replaced = {**vars(subprocess), "Popen": self._preloaded.popen}
+        vars(child_process)["subprocess"] = SimpleNamespace(**replaced)
+
+    def pytest_unconfigure(self) -> None:
+        vars(child_process)["subprocess"] = subprocess
+        self._preloaded.close()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(UnitTestGuard())
     config.pluginmanager.register(ToolGuard())
+    config.pluginmanager.register(PreloadedServers())
     config.addinivalue_line("markers", "our_broker(reason): not for Apache Kafka in its place")
     config.addinivalue_line("markers", "needs(tool): skipped without it (tests/tools.py)")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

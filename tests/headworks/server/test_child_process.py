@@ -18,6 +18,12 @@ from headworks.errors import UsageError
 pytestmark = pytest.mark.e2e
 
 
+@pytest.fixture(autouse=True)
+def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers start as users start them, and not as in other tests (tests/preloaded.py)."""
+    monkeypatch.setattr(child_process, "subprocess", subprocess)
+
+
 def start_registry(folder: Path, listen: str = "127.0.0.1:0") -> child_process.Service:
     return child_process.start(
         ["registry", "start", "--listen", listen, "--store", f"sqlite:///{folder / 'r.db'}"]

@@ -1,0 +1,122 @@
+"""A server that was forked is the process that a new interpreter would have become."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headworks._server import child_process
+from headworks.errors import UsageError
+from tests.kinds import UnitTestError, UnitTestGuard
+from tests.preloaded import ForkedProcess, Preloaded
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are adopted"),
+]
+
+
+@pytest.fixture(scope="module")
+def preloaded() -> Iterator[Preloaded]:
+    found = Preloaded()
+    yield found
+    found.close()
+
+
+def start(*options: str, env: dict[str, str] | None = None) -> child_process.Service:
+    return child_process.start(["broker", "start", "--listen", "127.0.0.1:0", *options], env=env)
+
+
+def descriptor_of(link: Path) -> str:
+    """A pipe, a socket, or a file, by its name if it has one."""
+    to = os.readlink(link)
+    return "a deleted file" if to.endswith("(deleted)") else Path(to.partition(":")[0]).name
+
+
+def facts(pid: int) -> dict[str, object]:
+    """What a process has from the one that started it."""
+    folder = Path(f"/proc/{pid}")
+    environment = dict(
+        entry.split(b"=", 1) for entry in (folder / "environ").read_bytes().split(b"\0") if entry
+    )
+    stat = (folder / "stat").read_text().rsplit(") ", 1)[1].split()
+    return {
+        "parent": int(stat[1]),
+        "session": int(stat[3]) == pid,
+        "folder": os.readlink(folder / "cwd"),
+        "descriptors": sorted(descriptor_of(one) for one in (folder / "fd").iterdir()),
+        "limits": (folder / "limits").read_text(),
+        "signals": [line for line in (folder / "status").read_text().split("\n") if "Sig" in line],
+        "path": environment.get(b"PATH"),
+    }
+
+
+def test_a_server_is_the_child_that_a_new_interpreter_would_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with start("--data-dir", "forked") as forked:
+        assert isinstance(forked.process, ForkedProcess)
+        seen = facts(forked.process.pid)
+        assert forked.stop() == 0
+    monkeypatch.setattr(child_process, "subprocess", subprocess)
+    with start("--data-dir", "new") as new:
+        assert not isinstance(new.process, ForkedProcess)
+        assert seen == facts(new.process.pid)
+    assert seen["parent"] == os.getpid()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["forked", "new"]
+
+
+def test_its_environment_decides(tmp_path: Path) -> None:
+    with start(env={"HEADWORKS_DATA_DIR": str(tmp_path)}):
+        assert (tmp_path / "broker").is_dir()
+    assert "HEADWORKS_DATA_DIR" not in os.environ
+
+
+def test_a_changed_interpreter_is_a_new_one(tmp_path: Path) -> None:
+    with start("--data-dir", str(tmp_path), env={"PYTHONPATH": str(tmp_path)}) as running:
+        assert not isinstance(running.process, ForkedProcess)
+
+
+def test_killed_and_refused_ones_end_with_their_codes(tmp_path: Path) -> None:
+    with start("--data-dir", str(tmp_path)) as running:
+        with pytest.raises(UsageError, match="in use"):
+            start("--data-dir", str(tmp_path))
+        running.kill()
+        assert running.process.returncode == -9
+    assert not Path(f"/proc/{running.process.pid}").exists()
+
+
+def test_its_parent_is_again_no_parent_of_orphans(tmp_path: Path) -> None:
+    with start("--data-dir", str(tmp_path)):
+        done = subprocess.run(
+            ["sh", "-c", "(sh -c 'echo $PPID; sleep 0.2; echo $PPID' & sleep 0.1)"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert str(os.getpid()) not in done.stdout.split()
+
+
+def test_a_unit_test_that_starts_one_fails(preloaded: Preloaded, tmp_path: Path) -> None:
+    guard = UnitTestGuard()
+
+    class Item:
+        def iter_markers(self) -> list[pytest.Mark]:
+            return [pytest.mark.unit.mark]
+
+    command: Any = [sys.executable, "-P", "-m", "headworks._cli", "broker", "start"]
+    protocol: Any = guard.pytest_runtest_protocol(Item())  # type: ignore[arg-type]
+    next(protocol)
+    try:
+        with pytest.raises(UnitTestError):
+            preloaded.popen(command, env=dict(os.environ), stderr=subprocess.DEVNULL)
+    finally:
+        with pytest.raises(StopIteration):
+            protocol.send(None)
