@@ -66,6 +66,7 @@ soak: $(READY)  ## the long proofs: kills, power cuts, fuzzing, generated schema
 	$(BIN)/python -m tests.soak healthy --minutes 60
 	$(BIN)/python -m tests.soak alarms
 	$(BIN)/python -m tests.soak audit --minutes 10 --spark
+	$(BIN)/python -m tests.soak usage --minutes 20
 	$(BIN)/python -m tests.soak spark
 	HEADWORKS_TEST_WAREHOUSE=hdfs $(BIN)/pytest --timeout=7200 tests/hadoop_loader/test_filesystem.py \
 	    tests/hadoop_loader/test_loading.py tests/hadoop_loader/test_rewriting.py tests/hadoop_loader/test_on_spark.py

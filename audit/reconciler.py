@@ -79,6 +79,9 @@ class Reconciler:
         self._decode = IncrementDecoder(RegistryClient(registry))
         self._ends: dict[int, int] = {}  # last known end offset by partition
         self._refreshed_at = 0.0  # when the ends were asked for, by the monotonic clock
+        self._ends_as_of = 0  # the same by the wall clock, in ms
+        self._read_until = 0
+        self._cut: set[int] = set()  # partitions whose first message here is not their first
         self._messages_read = 0  # since the start
         self._positions: dict[int, int] = {}  # next offset by partition, as in the store
         self._needs_seek = False  # the consumer is ahead of the store, or elsewhere
@@ -111,6 +114,14 @@ class Reconciler:
         """The progress by the last known ends."""
         lag = sum(max(0, end - self._positions.get(p, end)) for p, end in self._ends.items())
         return ReconcilerProgress(self._messages_read, lag)
+
+    @property
+    def read_until(self) -> int:
+        """The time up to which everything was read, in ms since 1970; 0 before it is known."""
+        at = self._positions
+        if all(at.get(p, -1) >= end for p, end in self._ends.items()):
+            self._read_until = self._ends_as_of
+        return self._read_until
 
     def catch_up(self) -> int:
         """Read to the current ends of the topic. Return the number of new increments."""
@@ -194,6 +205,7 @@ class Reconciler:
         damage: dict[int, DamagedBatch] = {}
         increments: list[Increment] = []
         unreadable: dict[tuple[int, int], str] = {}
+        hole = 0
         for message in messages:
             partition, offset = message.partition(), message.offset()
             error = message.error()
@@ -207,10 +219,14 @@ class Reconciler:
                 continue
             assert partition is not None
             assert offset is not None
+            if partition in self._cut:
+                self._cut.remove(partition)
+                hole = max(hole, message.timestamp()[1])
             try:
                 increments.append(self._decode(message.value() or b""))
             except CorruptError as problem:
                 unreadable[partition, offset] = problem.message
+                hole = max(hole, message.timestamp()[1])
             end[partition] = offset + 1
         # Only an increment that is read as it is written shows its writer's clock.
         at = self._positions
@@ -218,7 +234,7 @@ class Reconciler:
             at.get(p, 0) >= e for p, e in self._ends.items()
         )
         now = int(self._now() * 1000)
-        batch = IncrementBatch(dict(self._positions), end, increments, now, live, unreadable)
+        batch = IncrementBatch(dict(self._positions), end, increments, now, live, unreadable, hole)
         return batch, list(damage.values())
 
     def _check_error(self, error: Any) -> None:
@@ -255,18 +271,20 @@ class Reconciler:
     def _refresh_ends(self) -> None:
         """Ask for the partitions and their ends."""
         known = set(self._ends)
-        self._ends = {
-            p: high for p, (_, high) in watermarks(self._metadata_consumer, self._bootstrap).items()
-        }
-        self._refreshed_at = time.monotonic()
+        self._ask_ends()
         if set(self._ends) != known:
             self._seek()
 
-    def _seek(self) -> None:
-        """Continue from the store's positions, and record messages that the topic has lost."""
+    def _ask_ends(self) -> dict[int, tuple[int, int]]:
+        as_of = int(self._now() * 1000)
         marks = watermarks(self._metadata_consumer, self._bootstrap)
         self._ends = {p: high for p, (_, high) in marks.items()}
-        self._refreshed_at = time.monotonic()
+        self._ends_as_of, self._refreshed_at = as_of, time.monotonic()
+        return marks
+
+    def _seek(self) -> None:
+        """Continue from the store's positions, and record messages that the topic has lost."""
+        marks = self._ask_ends()
         with self._store.read() as connection:
             stored = positions(connection)
         wanted = dict(stored)
@@ -285,10 +303,12 @@ class Reconciler:
         if wanted != stored:
             self._save_positions(stored, wanted, missed)
         self._positions = wanted
+        self._cut = {p for p, (low, high) in marks.items() if 0 < low == wanted[p] < high}
         self._consumer.assign([TopicPartition(AUDIT_TOPIC, p, wanted[p]) for p in marks])
 
     def _save_positions(self, stored: dict[int, int], wanted: dict[int, int], missed: int) -> None:
-        batch = IncrementBatch(stored, wanted, (), int(self._now() * 1000), live=False)
+        now = int(self._now() * 1000)
+        batch = IncrementBatch(stored, wanted, (), now, live=False, hole=now if missed else 0)
         try:
             apply(self._store, batch)
         except PositionsMovedError:

@@ -19,6 +19,7 @@ from headworks._audit.findings import findings
 from headworks._audit.metrics import AuditMetrics, take_snapshot
 from headworks._audit.reconciler import Reconciler
 from headworks._audit.store import AuditStore
+from headworks._audit.store.evidence import save_read_until
 from headworks._audit.store.retention import Retention, remove_expired
 from headworks._audit.thresholds import Thresholds, save_check, save_thresholds
 from headworks._audit.volumes import judge_volumes
@@ -69,6 +70,7 @@ class AuditService:
         self.reconciler.take_cut()
         now = self.now()
         save_check(self.store, now)
+        save_read_until(self.store, self.reconciler.read_until)
         judge_volumes(self.store, now)
         found = findings(self.store, now, self.thresholds)
         self.metrics.last = take_snapshot(self.store, now, found)

@@ -6,7 +6,8 @@ Rules:
   with the version whose schema its class has. A group that reads dicts has no version of its own,
   and nobody knows which fields it needs.
 - "Never seen" and "not counted" are different answers. Nothing is concluded from a time in which a
-  tier did not count by schema: `since` is when everything known of the topics was counted.
+  tier did not count by schema, or of which counts are missing. So `since` is when everything known
+  of the topics was counted.
 - A group with committed offsets that reports nothing by schema is an unknown reader. So is one that
   has members and has reported nothing for a day of written messages.
 - Message keys are not counted by schema, so the usage of a key's subject is not known.
@@ -180,11 +181,12 @@ def subject_usage(
     *,
     topics: Sequence[str],
     as_of: int,
+    last_hole: int = 0,
 ) -> SubjectUsage:
     """Return the usage of `subject`, whose messages are in `topics`.
 
     `uses` are all uses of these topics, and `readers` all groups of the broker with offsets of
-    them (None: no broker was asked).
+    them (None: no broker was asked). Counts from before `last_hole` are incomplete.
     """
     found = list(uses)
     ids = {one.id for one in versions}
@@ -205,7 +207,7 @@ def subject_usage(
     return SubjectUsage(
         subject,
         tuple(topics),
-        _since(found),
+        _since(found, last_hole),
         as_of,
         known,
         _users(use for use in reading if use.read is None),
@@ -220,12 +222,12 @@ def _writes(use: CountedUse) -> bool:
     return not use.tier.startswith(_CONSUMER) and use.tier != LOADER
 
 
-def _since(uses: Sequence[CountedUse]) -> int | None:
+def _since(uses: Sequence[CountedUse], last_hole: int) -> int | None:
     """Return the time from which all uses were counted by schema."""
     counted = [use.first_sent for use in uses if use.is_counted]
     if not counted:
         return None
-    return max([min(counted), *(use.last_sent for use in uses if not use.is_counted)])
+    return max([min(counted), last_hole, *(use.last_sent for use in uses if not use.is_counted)])
 
 
 def _users(uses: Iterable[CountedUse]) -> tuple[VersionUser, ...]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from headworks._audit.store import AuditStore
+from headworks._audit.store.evidence import last_hole
 from headworks._audit.store.schema_uses import schema_uses
 from headworks._audit.usage import KnownVersion, ReadingGroup, SubjectUsage, subject_usage
 from headworks.errors import HeadworksError, RefusedError, SchemaError, UsageError
@@ -66,6 +67,7 @@ def read_usage(
         readers,
         topics=topics,
         as_of=time.time_ns() // 1_000_000 if as_of is None else as_of,
+        last_hole=last_hole(store),
     )
 
 

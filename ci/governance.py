@@ -96,7 +96,10 @@ class GovernanceTable:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceRule:
-    """The evidence by which a removal passes: days unused, and days in which all was counted."""
+    """The evidence by which a removal passes: days unused, and days in which all was counted.
+
+    Uses must be counted for `unused_days` at least, however few `evidence_days` are.
+    """
 
     unused_days: int = 30
     evidence_days: int = 30

@@ -12,7 +12,7 @@ registries print a schema in different ways. The global mode is no content: an i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -77,6 +77,12 @@ class RegistryContents:
         """The subjects with versions, sorted."""
         return sorted({subject for subject, _ in self.versions})
 
+    @property
+    def scopes(self) -> set[str]:
+        """All scopes that may have settings: those that have any, and those of the versions."""
+        named = {EVERY_CONTEXT, *self.subjects, *_contexts(self.subjects)}
+        return named | self.configs.keys() | self.modes.keys()
+
     def types_of(self, version: RegistryVersion) -> dict[str, Named]:
         """Return the named types that the references of a version define, by full name."""
         types: dict[str, Named] = {}
@@ -125,8 +131,11 @@ class ContentDifference:
         return f"{place}{version} {self.kind}{self.detail and ': '}{self.detail}"
 
 
-def read_contents(client: RegistryClient) -> RegistryContents:
-    """Read a whole registry: one request for 1,000 versions, and two for each subject."""
+def read_contents(client: RegistryClient, also: Iterable[str] = ()) -> RegistryContents:
+    """Read a whole registry: one request for 1,000 versions, and two for each subject.
+
+    Settings and modes are also read of the scopes in `also`, which may have no version there.
+    """
     found = client.list_objects(f"{_ALL_CONTEXTS}&deleted=true&aliases=true")
     live = {
         (str(Subject.parse(one["subject"])), int(one["version"]))
@@ -134,9 +143,8 @@ def read_contents(client: RegistryClient) -> RegistryContents:
     }
     versions = {one.key: one for one in (_version(each, live) for each in found)}
     aliases = {str(name) for each in found for name in each.get("aliases") or ()}
-    scopes = sorted({subject for subject, _ in versions} | aliases)
-    contexts = {one.subject.whole_context for one in versions.values()}
-    scopes += sorted(str(one) for one in contexts if one.context != DEFAULT_CONTEXT)
+    subjects = {subject for subject, _ in versions}
+    scopes = sorted({*subjects, *aliases, *also, *_contexts(subjects)} - {GLOBAL, EVERY_CONTEXT})
     scopes.append(EVERY_CONTEXT)
     configs = {scope: _own(client, f"/config/{quote(scope, safe='')}") for scope in scopes}
     modes = {scope: _own(client, f"/mode/{quote(scope, safe='')}") for scope in scopes}
@@ -165,7 +173,7 @@ def differences(source: RegistryContents, copy: RegistryContents) -> Iterator[Co
     for key in copy.versions:
         if key[0] in known and key not in source.versions:
             yield ContentDifference(Kind.EXTRA, *key)
-    scopes = {GLOBAL, EVERY_CONTEXT, *known, *source.configs, *source.modes}
+    scopes = {GLOBAL, *source.scopes}
     for scope in sorted(scopes):
         wanted, held = source.configs.get(scope, {}), copy.configs.get(scope, {})
         if changed := ", ".join(sorted(settings_to_change(wanted, held))):
@@ -174,6 +182,12 @@ def differences(source: RegistryContents, copy: RegistryContents) -> Iterator[Co
         mode = copy.modes.get(scope)
         if source.modes.get(scope) != mode:
             yield ContentDifference(Kind.MODE, scope, detail=mode or "none of its own")
+
+
+def _contexts(subjects: Iterable[str]) -> set[str]:
+    """Return the scopes of the contexts of subjects, but for the default context."""
+    found = {Subject.parse(one).whole_context for one in subjects}
+    return {str(one) for one in found if one.context != DEFAULT_CONTEXT}
 
 
 def settings_to_change(wanted: Settings, held: Settings) -> dict[str, Any]:

@@ -13,7 +13,7 @@ source is only read.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from urllib.parse import quote
 
 from headworks._ci.registry_contents import (
@@ -94,13 +94,15 @@ def import_registry(
     `standby` leaves the target in mode IMPORT for a further import. Raises FindingsError, before
     anything is written, if the target has other content or the source has other schemas than Avro.
     """
-    theirs, ours = read_contents(source), read_contents(target)
+    theirs = read_contents(source)
+    ours = read_contents(target, also=theirs.scopes)
     plan = plan_import(theirs, ours)
     if dry_run:
         return ImportResult(theirs, plan, (), tuple(differences(theirs, ours)))
     refused = _write(plan, theirs, ours, target, progress, standby=standby)
     progress("comparing both registries")
-    left = tuple(differences(read_contents(source), read_contents(target)))
+    now = read_contents(source)
+    left = tuple(differences(now, read_contents(target, also=now.scopes)))
     return ImportResult(theirs, plan, tuple(refused), left)
 
 
@@ -188,6 +190,7 @@ def _write(
     if not importing and (standby or not plan.is_empty):
         target.ask("PUT", "/mode?force=true", {"mode": _IMPORT})
     opened = _open(plan, held, target)
+    plan, held = _without_aliases(plan, held, target)
     refused = []
     for number, one in enumerate(plan.versions, 1):
         progress(f"importing version {number:,} of {len(plan.versions):,}")
@@ -198,19 +201,38 @@ def _write(
                 raise
             refused.append(f"{one}: {error.message}")
     if refused:
+        _write_modes({*plan.modes, *opened}, source, target)
         return refused  # the target stays in mode IMPORT: it is no copy yet
     for subject, version in plan.deletions:
         _delete(target, f"/subjects/{_quoted(subject)}/versions/{version}")
     _write_configs(plan, source, held, target)
-    for scope in sorted({*plan.modes, *opened}):
+    _write_modes({*plan.modes, *opened}, source, target)
+    if not standby and (importing or not plan.is_empty):
+        target.ask("PUT", "/mode", {"mode": _READWRITE})
+    return refused
+
+
+def _without_aliases(
+    plan: ImportPlan, held: RegistryContents, target: RegistryClient
+) -> tuple[ImportPlan, RegistryContents]:
+    """Remove the aliases under whose names versions are written: they would go elsewhere."""
+    configs = dict(held.configs)
+    names = {str(one.subject) for one in plan.versions if "alias" in configs.get(one.key[0], {})}
+    for name in sorted(names):
+        target.ask("PUT", f"/config/{_quoted(name)}", {"alias": None})
+        configs[name] = {key: value for key, value in configs[name].items() if key != "alias"}
+    planned = tuple(sorted({*plan.configs, *names}))
+    return replace(plan, configs=planned), replace(held, configs=configs)
+
+
+def _write_modes(scopes: set[str], source: RegistryContents, target: RegistryClient) -> None:
+    """Give each scope the mode that it has in the source."""
+    for scope in sorted(scopes):
         path = f"/mode/{_quoted(scope)}"
         if scope in source.modes:
             target.ask("PUT", f"{path}?force=true", {"mode": source.modes[scope]})
         else:
             _delete(target, path)
-    if not standby and (importing or not plan.is_empty):
-        target.ask("PUT", "/mode", {"mode": _READWRITE})
-    return refused
 
 
 def _write_configs(

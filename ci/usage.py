@@ -118,9 +118,9 @@ def _unseen(usage: SubjectUsage, rule: EvidenceRule, now: int, after: int) -> It
     """Yield what is not known, and could be a user."""
     if usage.since is None:
         yield "nobody has counted its messages by schema"
-    elif usage.since > now - rule.evidence_days * DAY_MS:
+    elif usage.since > now - (needed := max(rule.evidence_days, rule.unused_days)) * DAY_MS:
         days = (now - usage.since) // DAY_MS
-        yield f"every use was counted for {days} days only, and {rule.evidence_days} are needed"
+        yield f"every use was counted for {days} days only, and {needed} are needed"
     if usage.as_of < now - _MAX_STALE_MS:
         yield f"the audit's store is as of {_instant(usage.as_of)}: start `headworks audit run`"
     if usage.unknown_readers is None:

@@ -23,6 +23,7 @@ from headworks._audit.increments import Increment, id_bytes
 from headworks._audit.store import tables
 from headworks._audit.store.aggregate import PRODUCER_TIER, StoreChanges, aggregate
 from headworks._audit.store.database import AuditStore
+from headworks._audit.store.evidence import note_hole
 from headworks._audit.store.schema_uses import add_schema_uses
 from headworks._audit.store.upsert import upsert
 from headworks._audit_counting import AUDIT_TOPIC
@@ -41,7 +42,10 @@ class PositionsMovedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class IncrementBatch:
-    """Increments, the positions before and after, and the time (`live`: read as written)."""
+    """Increments, the positions before and after, and the time (`live`: read as written).
+
+    `hole` is the time before which counts are missing, in ms since 1970, and 0 if none are.
+    """
 
     start: Mapping[int, int]
     end: Mapping[int, int]
@@ -49,6 +53,7 @@ class IncrementBatch:
     read_at: int
     live: bool
     unreadable: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    hole: int = 0
 
 
 def positions(connection: Connection) -> dict[int, int]:
@@ -75,6 +80,7 @@ def apply(store: AuditStore, batch: IncrementBatch) -> int:
         add_schema_uses(connection, [increment for _, increment in new])
         update_completion(connection, {(topic, window) for _, window, topic in changes.windows})
         _write_unreadable(connection, batch.unreadable)
+        note_hole(connection, batch.hole)
         _save_positions(connection, batch)
     return len(new)
 

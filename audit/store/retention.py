@@ -1,7 +1,7 @@
 """Retention: old rows are rolled up and later removed, in small transactions.
 
 The hosts that used a schema become one row without a host after `details_ms`. When an application
-last used it stays known for `sums_ms`.
+last used it stays known for `sums_ms`; a use that is removed leaves a hole in the counts.
 
 Rules: the row of an increment is removed after `details_ms`; its share of the sums stays. A later
 copy of it would count again. `details_ms` must therefore exceed the time after which a report may
@@ -17,6 +17,7 @@ from sqlalchemy import Connection, delete, func, insert, select, tuple_
 
 from headworks._audit.store import tables
 from headworks._audit.store.database import AuditStore
+from headworks._audit.store.evidence import note_hole
 from headworks._audit.store.schema_uses import merge_old_hosts
 
 _MAX_ROWS = 20_000
@@ -106,5 +107,8 @@ def _remove_sums(connection: Connection, before: int) -> int:
             mine = delete(table).where(key.in_([tuple(row) for row in old]))
             gone += int(connection.execute(mine).rowcount)
     for table in (tables.sources, tables.topics, tables.schema_uses):
-        gone += int(connection.execute(delete(table).where(table.c.last_sent < before)).rowcount)
+        removed = int(connection.execute(delete(table).where(table.c.last_sent < before)).rowcount)
+        if removed and table is tables.schema_uses:
+            note_hole(connection, before)
+        gone += removed
     return gone

@@ -28,8 +28,10 @@ from sqlalchemy import (
 from headworks._server.database import bookkeeping
 
 # Names in `facts`: the cluster whose topic was read, how many messages were gone before, the
-# thresholds of the reconciler that keeps the store, and when it last checked it.
+# thresholds of the reconciler that keeps the store, when it last checked it, the end of the last
+# hole in the counts, and the time up to which it has read the topic.
 CLUSTER, MISSED, THRESHOLDS, CHECKED = "cluster", "missed", "thresholds", "checked"
+HOLE, READ_UNTIL = "hole", "read_until"
 
 metadata = MetaData()
 own = bookkeeping(metadata, prefix="audit_")

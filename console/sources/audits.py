@@ -92,12 +92,12 @@ class AuditReader:
         store = self._opened()
         if store is None:
             return None
-        from headworks._audit.thresholds import checked_at
+        from headworks._audit.store.evidence import read_until
         from headworks._audit.usage_reader import read_usage
 
         with _database_errors():
             # Without a reconciler that keeps it, nobody knows how old the store is.
-            return read_usage(store, registry, subject, ask_readers, as_of=checked_at(store) or 0)
+            return read_usage(store, registry, subject, ask_readers, as_of=read_until(store))
 
     def topic(self, topic: str) -> TopicAudit | None:
         """Return one topic, window by window, or None without a store."""

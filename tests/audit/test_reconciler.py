@@ -14,14 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from headworks._audit import queries
 from headworks._audit.increments import CountedRange, Increment
-from headworks._audit.reader import read_ledger
+from headworks._audit.reader import audit_consumer, read_ledger, watermarks
 from headworks._audit.reconciler import Reconciler
 from headworks._audit.store import AuditStore
+from headworks._audit.store.evidence import last_hole
 from headworks._audit_counting import AUDIT_TOPIC
-from headworks._cli.stack.stack import RunningStack, running_audit
+from headworks._cli.stack.stack import RunningStack, running_audit, running_stack
 from headworks.errors import UsageError
 from tests.audit.test_store import increment
 from tests.audit.topic import publish
@@ -202,6 +205,7 @@ def test_unreadable_messages_are_recorded_and_the_rest_is_counted(
         one.catch_up()
     assert sums(store)["z"] == (2, 0, 0)
     assert queries.holes(store).unreadable == 1
+    assert 0 <= time.time() * 1000 - last_hole(store) < 60_000
     store.close()
     done = headworks(stack, "audit", "status", "--topic", "z")
     assert done.returncode == 1
@@ -230,7 +234,51 @@ def test_a_damaged_batch_is_missed_and_ends_nothing(stack: RunningStack, tmp_pat
     assert rot not in found
     assert all(found[f"after-{attempt}-{n}"] == (3, 3, 0) for n in range(40))
     assert queries.holes(store).missed == rotten.record_count
+    assert 0 <= time.time() * 1000 - last_hole(store) < 60_000
     store.close()
+
+
+def test_a_backlog_and_a_cut_topic_are_no_evidence(tmp_path: Path) -> None:
+    with running_stack(tmp_path / "cut") as stack:
+        address = stack.broker.address, stack.registry.url
+        store = AuditStore(f"sqlite:///{tmp_path / 'kept.db'}")
+        publish(stack, [sent("a", 1), sent("b", 1)])
+        clock = [1_000.0]
+        with Reconciler(*address, store, now=lambda: clock[0]) as one:
+            one.catch_up()
+            assert (one.read_until, last_hole(store)) == (1_000_000, 0)
+            publish(stack, [sent("c", 1)])
+            clock[0] = 2_000.0
+            one._refresh_ends()
+            assert one.read_until == 1_000_000  # the end is known, and not reached
+            one.catch_up()
+            assert one.read_until == 2_000_000
+        publish(stack, [sent("lost", 1)])
+        cut(stack.broker.address)
+        before = time.time() * 1000
+        publish(stack, [sent("d", 1)])
+        with Reconciler(*address, store, now=lambda: 3_000.0) as one:
+            one.catch_up()
+        assert queries.holes(store).missed == 1
+        # The first message after the hole is newer than this reconciler's clock.
+        assert last_hole(store) >= before - 60_000
+        store.close()
+        new = AuditStore(f"sqlite:///{tmp_path / 'new.db'}")
+        with Reconciler(*address, new) as one:
+            one.catch_up()
+        assert before - 60_000 <= last_hole(new) <= time.time() * 1000
+        new.close()
+
+
+def cut(bootstrap: str) -> None:
+    """Delete all messages of the audit topic."""
+    consumer = audit_consumer(bootstrap, "error")
+    marks = watermarks(consumer, bootstrap)
+    consumer.close()
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    ends = [TopicPartition(AUDIT_TOPIC, p, high) for p, (_, high) in marks.items() if high]
+    for done in admin.delete_records(ends).values():
+        done.result(60)
 
 
 def catch_up_in_a_process(stack: RunningStack, address: str) -> int:

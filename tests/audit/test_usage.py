@@ -12,6 +12,7 @@ from sqlalchemy import delete
 from headworks._audit.increments import CountedSchema, Increment
 from headworks._audit.store import AuditStore, database, tables
 from headworks._audit.store.apply import IncrementBatch, apply, positions
+from headworks._audit.store.evidence import last_hole, note_hole
 from headworks._audit.store.retention import Retention, remove_expired
 from headworks._audit.store.schema_uses import schema_uses
 from headworks._audit.usage import (
@@ -68,7 +69,10 @@ def add(store: AuditStore, *increments: Increment) -> None:
 
 def usage(store: AuditStore, *readers: ReadingGroup) -> SubjectUsage:
     uses = schema_uses(store, ["t"])
-    return subject_usage("t-value", [V1, V2], uses, readers, topics=["t"], as_of=100 * DAY)
+    hole = last_hole(store)
+    return subject_usage(
+        "t-value", [V1, V2], uses, readers, topics=["t"], as_of=100 * DAY, last_hole=hole
+    )
 
 
 def test_a_topic_that_nobody_counted_is_not_a_topic_that_nobody_uses(store: AuditStore) -> None:
@@ -82,6 +86,14 @@ def test_the_evidence_begins_when_the_last_uncounted_report_ended(store: AuditSt
     add(store, increment("producer", wrote(11), at=DAY), increment("consumer:g", None, at=3 * DAY))
     add(store, increment("consumer:g", read(11, 12), at=4 * DAY))
     assert usage(store).since == 3 * DAY
+
+
+def test_the_evidence_begins_after_the_last_hole_in_the_counts(store: AuditStore) -> None:
+    add(store, increment("producer", wrote(11), at=DAY))
+    for hole in (3 * DAY, 2 * DAY):
+        with store.write() as connection:
+            note_hole(connection, hole)
+        assert usage(store).since == 3 * DAY
 
 
 def test_an_increment_that_came_twice_is_one_use(store: AuditStore) -> None:
@@ -146,8 +158,12 @@ def test_old_hosts_become_one_row_and_applications_stay_known(store: AuditStore)
     assert after is not None
     assert after.written_by[0].messages == before.written_by[0].messages == 20
     assert after.written_by[0].last_used == 19 * DAY
+    assert usage(store).since == 0
     remove_expired(store, 500 * DAY, Retention())
     assert schema_uses(store) == []
+    # Whoever comes now, uses of before are not known.
+    add(store, increment("producer", wrote(12), at=20 * DAY))
+    assert usage(store).since == 100 * DAY
 
 
 def test_a_store_of_an_older_release_has_counted_nothing_by_schema(

@@ -202,6 +202,43 @@ def test_a_policy_of_the_target_stays(source: Service, target: Service) -> None:
     rest.close()
 
 
+def test_settings_that_only_the_target_has_are_seen_in_the_first_run(
+    source: Service, target: Service
+) -> None:
+    rest = Rest(target.url)
+    only_there = {
+        "city-value": {"compatibility": "NONE", "alias": "three-value"},  # without a version
+        ":.eu:three-value": {"normalize": True},
+        ":.eu:": {"compatibility": "FULL"},
+    }
+    for scope, config in only_there.items():
+        assert rest("PUT", f"/config/{quote(scope)}", config).status == 200
+    for scope in ("city-value", ":.eu:three-value"):
+        assert rest("PUT", f"/mode/{quote(scope)}", {"mode": "READONLY"}).status == 200
+    theirs, ours = RegistryClient(source.url), RegistryClient(target.url)
+    planned = import_registry(theirs, ours, dry_run=True)
+    named = {str(one) for one in planned.differences}
+    assert ":.eu:three-value has other settings: normalize" in named
+    assert "city-value has another mode: READONLY" in named
+    found = import_registry(theirs, ours)
+    assert (found.refused, found.differences) == ((), ())
+    assert everything(target.url) == everything(source.url)
+    rest.close()
+
+
+def test_settings_of_a_context_that_only_the_target_has_are_removed(target: Service) -> None:
+    there = Confluent([stored(":.eu:city-value", 1, 7, CITY)], [])
+    rest = Rest(target.url)
+    assert rest("PUT", "/config/:.eu:", {"compatibility": "FULL"}).status == 200
+    assert rest("PUT", "/mode/:.eu:", {"mode": "READONLY"}).status == 200
+    with served(there) as url:
+        found = import_registry(RegistryClient(url, username=""), RegistryClient(target.url))
+    assert (found.refused, found.differences) == ((), ())
+    for path in ("/config/:.eu:", "/mode/:.eu:"):
+        assert rest("GET", path).status == 404
+    rest.close()
+
+
 def test_a_standby_stays_closed_and_follows_its_source(
     tmp_path_factory: pytest.TempPathFactory, target: Service
 ) -> None:
@@ -383,3 +420,23 @@ def test_a_refusal_names_the_mode_and_the_way_out(target: Service) -> None:
     assert f'PUT {target.url}/mode with {{"mode": "READWRITE"}}' in (error.fix or "")
     ours.ask("PUT", "/mode", {"mode": "READWRITE"})
     assert ours.register("new-value", text_of(CITY)).id == 1
+
+
+def test_a_refusal_leaves_no_subject_in_mode_import(target: Service) -> None:
+    ours = RegistryClient(target.url)
+    for scope in ("bad-value", ":.eu:", ":.__GLOBAL:"):
+        ours.ask("PUT", f"/mode/{quote(scope)}", {"mode": "READONLY"})
+    there = Confluent(
+        [
+            stored("bad-value", 1, 1, {"type": "absent"}),
+            stored(":.eu:city-value", 1, 1, CITY),
+        ],
+        [],
+    )
+    with served(there) as url:
+        found = import_registry(RegistryClient(url, username=""), ours)
+    assert len(found.refused) == 1
+    assert not found.is_equal
+    ours.ask("PUT", "/mode", {"mode": "READWRITE"})
+    for subject in ("bad-value", ":.eu:city-value", ":.us:x-value"):
+        assert ours.mode(subject) == "READWRITE"

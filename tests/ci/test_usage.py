@@ -152,6 +152,10 @@ def test_the_days_are_a_setting(removal: Work) -> None:
     assert judged(UNUSED).refused
     removal.write("governance.toml", FULL + "[usage]\nunused_days = 7\nevidence_days = 91\n")
     assert judged(UNUSED).refused
+    # Nobody knows who used it before the counts began.
+    removal.write("governance.toml", FULL + "[usage]\nunused_days = 59\nevidence_days = 1\n")
+    assert "58 days only, and 59" in render(judged(replace(UNUSED, since=ago(58.5))), "text")
+    assert judged(UNUSED).verdict == "pass"
     removal.write("governance.toml", FULL + "[usage]\nunused_days = 7\nevidence_days = 7\n")
     assert judged(replace(with_reader(8), since=ago(8))).verdict == "pass"
     for wrong in ("unused_days = 0", 'evidence_days = "30"', "days = 3"):

@@ -36,6 +36,7 @@ from tests.soak import (
     state_folders,
     transactions,
     troubles,
+    usage,
     volumes,
     workers,
 )
@@ -72,6 +73,7 @@ def main() -> int:
         ("decoders", "damage data of drawn schemas, and decode it compiled and in Python"),
         ("sanitized", "test and fuzz the C extensions under ASan and UBSan (needs gcc)"),
         ("producer", "hurt producers in every way, and count their messages"),
+        ("usage", "kill programs of many versions, and ask which are in use"),
         ("healthy", "look at a healthy installation, of which nothing may be red"),
     ):
         one = proofs.add_parser(name, help=what)
@@ -123,6 +125,7 @@ def _run(
     | state_folders.HurtFolders
     | workers.EndedWorkers
     | alarms.Report
+    | usage.Report
 ):
     seed = arguments.seed
     if arguments.proof == "membership":
@@ -147,6 +150,8 @@ def _run(
         return producers.hurt(folder, arguments.minutes * 60, seed)
     if arguments.proof == "alarms":
         return alarms.campaign(folder)
+    if arguments.proof == "usage":
+        return usage.campaign(folder, arguments.minutes * 60, seed)
     if arguments.proof == "healthy":
         return healthy.watch(folder, arguments.minutes * 60, seed)
     if arguments.proof == "parser":

@@ -133,6 +133,11 @@ class Child:
                 start_new_session=True,
             )
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has begun its work."""
+        return self._ready()
+
     def signal(self, number: int) -> None:
         """Signal it and all its children."""
         os.killpg(self.process.pid, number)
