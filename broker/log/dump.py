@@ -5,6 +5,8 @@ Rules:
 - Nothing is written.
 - Damage ends the dump of its segment: bytes after it cannot be trusted to start a batch.
 - Only segments that the folder lists as compacted may have gaps between their batches.
+- A broker that was killed may have committed a swap of compacted segments and not finished it. The
+  dump shows the log as the broker will find it: the new segment, and none that it replaces.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from headworks._broker.log.compaction_state import load
+from headworks._broker.log.compaction_state import load, staged_path
 from headworks._broker.log.partition import LEADER_EPOCH
 from headworks._kafka.records import Batch, InvalidBatchError, Record, check_batch, iter_records
 from headworks._kafka.records.batch import CONTROL, TRANSACTIONAL
@@ -53,7 +55,8 @@ def segments_of(path: Path) -> list[Path]:
     Raises UsageError if it is neither.
     """
     if path.is_dir():
-        found = sorted(path.glob("*.log"))
+        replaced = load(path).replaced
+        found = [one for one in sorted(path.glob("*.log")) if not _has_base(one, replaced)]
     else:
         found = [path] if path.suffix == ".log" and path.exists() else []
     good = [one for one in found if one.stem.isdigit()]
@@ -65,9 +68,17 @@ def segments_of(path: Path) -> list[Path]:
     return good
 
 
+def _has_base(path: Path, bases: tuple[int, ...]) -> bool:
+    return path.stem.isdigit() and int(path.stem) in bases
+
+
 def dump_segment(path: Path, *, records: bool = False) -> Iterator[DumpedBatch | SegmentDamage]:
     """Yield every batch of a segment in order, and the first damage."""
-    clean = load(path.parent).find(int(path.stem))
+    state = load(path.parent)
+    clean = state.find(int(path.stem))
+    staged = staged_path(path.parent, int(path.stem), state.generation)
+    if clean is not None and staged.exists():
+        path = staged
     try:
         size = path.stat().st_size
     except FileNotFoundError:
@@ -81,7 +92,7 @@ def dump_segment(path: Path, *, records: bool = False) -> Iterator[DumpedBatch |
     if not size:
         return
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        expected, position = int(path.stem), 0
+        expected, position = int(path.name.partition(".")[0]), 0
         with memoryview(data) as view:
             while position < len(view):
                 try:

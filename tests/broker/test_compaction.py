@@ -503,6 +503,7 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new(
         next(killing, None)
         reading = kept(log)
         log.abandon()
+        assert_dump_is_clean(folder)  # before a broker finishes the swap
         again = opened(folder, LARGE)
         found = kept(again)
         assert set(after) <= set(found) <= set(before), count

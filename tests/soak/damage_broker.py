@@ -21,7 +21,7 @@ from random import Random
 
 from typer.testing import CliRunner
 
-from headworks._broker.log.dump import DumpedBatch, dump_segment
+from headworks._broker.log.dump import DumpedBatch, dump_segment, segments_of
 from headworks._broker.log.recovery_point import RecoveryPoint
 from headworks._cli.main import command_line
 from headworks._kafka.protocol.apis import ApiKey
@@ -279,12 +279,13 @@ def _flushed(data: Path, partition: Partition) -> int:
 
 
 def _batches(data: Path, partition: Partition) -> Iterator[tuple[int, bytes]]:
-    for path in sorted(_folder(data, partition).glob("*.log")):
-        content = path.read_bytes()
+    for path in segments_of(_folder(data, partition)):
         for item in dump_segment(path):
-            assert isinstance(item, DumpedBatch)
+            assert isinstance(item, DumpedBatch), (path, item)
             at = item.batch
-            yield at.base_offset, content[at.position : at.position + at.size]
+            with item.segment.open("rb") as file:
+                file.seek(at.position)
+                yield at.base_offset, file.read(at.size)
 
 
 def _create(wire: Wire) -> None:
