@@ -53,8 +53,7 @@ def salvage_registry(store: str) -> SalvagedRegistry:
         opened = RegistryStore(f"sqlite:///{path}")
         lost_commits = required_commits(file) - opened.revision()
         with opened.write() as connection:
-            _remove_incomplete(connection)
-            found.lost_versions = _remove_without_schema(connection)
+            found.lost_versions = _remove_incomplete(connection)
             _skip_lost_ids(connection)
             if lost_commits > 0:  # each of them may have registered a schema
                 last, skipped = tables.contexts.c.last_id, max(lost_commits, _SKIPPED_IDS)
@@ -74,29 +73,33 @@ def skip_ids(store: str, count: int) -> None:
     opened.close()
 
 
-def _remove_incomplete(connection: Connection) -> None:
-    """Remove the schemas that have lost a reference, and the references without a schema."""
-    s, r = tables.schemas.c, tables.references.c
+def _remove_incomplete(connection: Connection) -> list[str]:
+    """Remove the schemas that have lost a reference, and all that has lost its schema.
+
+    Return the removed versions. They go first: a schema to which one refers cannot be deleted.
+    """
+    s, r, v = tables.schemas.c, tables.references.c, tables.versions.c
+    intact = set()
     for context, schema_id, digest in connection.execute(select(s.context, s.id, s.digest)).all():
         stored = schema_by_id(connection, context, schema_id)
-        if stored is None or stored.definition.digest != digest:
-            one = (r.context == context) & (r.schema_id == schema_id)
-            connection.execute(delete(tables.references).where(one))
-            connection.execute(
-                delete(tables.schemas).where((s.context == context) & (s.id == schema_id))
-            )
-    known = select(s.id).where((s.context == r.context) & (s.id == r.schema_id)).exists()
-    connection.execute(delete(tables.references).where(~known))
-
-
-def _remove_without_schema(connection: Connection) -> list[str]:
-    s, v = tables.schemas.c, tables.versions.c
-    known = select(s.id).where((s.context == v.context) & (s.id == v.schema_id)).exists()
-    lost = connection.execute(
-        select(v.context, v.subject, v.version, v.schema_id).where(~known).order_by(v.schema_id)
-    ).all()
-    connection.execute(delete(tables.versions).where(~known))
-    return [f"{Subject(row[0], row[1])} version {row[2]}, id {row[3]}" for row in lost]
+        if stored is not None and stored.definition.digest == digest:
+            intact.add((context, schema_id))
+    lost = []
+    listed = select(v.context, v.subject, v.version, v.schema_id).order_by(v.schema_id)
+    for context, subject, version, schema_id in connection.execute(listed).all():
+        if (context, schema_id) not in intact:
+            one = (v.context == context) & (v.subject == subject) & (v.version == version)
+            connection.execute(delete(tables.versions).where(one))
+            lost.append(f"{Subject(context, subject)} version {version}, id {schema_id}")
+    for table, columns in (
+        (tables.references, (r.context, r.schema_id)),
+        (tables.schemas, (s.context, s.id)),
+    ):
+        kept = {tuple(row) for row in connection.execute(select(*columns))}
+        for context, schema_id in kept - intact:
+            one = (columns[0] == context) & (columns[1] == schema_id)
+            connection.execute(delete(table).where(one))
+    return lost
 
 
 def _skip_lost_ids(connection: Connection) -> None:

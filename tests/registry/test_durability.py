@@ -212,3 +212,28 @@ def test_a_store_that_a_server_uses_is_not_salvaged(tmp_path: Path) -> None:
         assert rest.register("s", record("a:int", "b:int=0")).status == 200
         rest.close()
     assert salvage_registry(store).rows.rows["schemas"] == 2
+
+
+def test_a_schema_that_lost_a_reference_leaves_a_salvaged_store_with_its_versions(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "registry.db"
+    store = f"sqlite:///{file}"
+    needs_base = {"type": "record", "name": "r", "fields": [{"name": "base", "type": "Base"}]}
+    named = [{"name": "the-only-place", "subject": "base", "version": 1}]
+    with start_on(store) as server:
+        rest = Rest(server.url)
+        assert rest.register("base", record("a:int", name="Base")).status == 200
+        assert rest.register("user", needs_base, references=named).status == 200
+        rest.close()
+    content = file.read_bytes()
+    assert content.count(b"the-only-place") == 1
+    file.write_bytes(content.replace(b"the-only-place", b"the-onlyXplace"))
+    found = salvage_registry(store)
+    assert found.lost_versions == ["user version 1, id 2"]
+    with start_on(store) as server:
+        rest = Rest(server.url)
+        assert rest("GET", "/subjects").body == ["base"]
+        again = rest.register("user", needs_base, references=named)
+        assert (again.status, again.body["id"] > 2) == (200, True), "ids are never used twice"
+        rest.close()
