@@ -49,7 +49,11 @@ SETTINGS: Mapping[str, Setting] = {
     for setting in (
         Setting("bootstrap", "127.0.0.1:9092", "address of the broker, HOST:PORT[,HOST:PORT]"),
         Setting("zookeeper", None, "address of ZooKeeper, HOST:PORT[,HOST:PORT..][/chroot]"),
-        Setting("registry", "http://127.0.0.1:8081", "address of the schema registry"),
+        Setting(
+            "registry",
+            "http://127.0.0.1:8081",
+            "address of the schema registry, or several on one store",
+        ),
         Setting("console", "http://127.0.0.1:8090", "address of the web console"),
         Setting("data_dir", "headworks-data", "folder that holds all state on this machine"),
         Setting("schemas", "schemas", "folder of the event catalog (.avsc files)"),

@@ -11,6 +11,7 @@ from headworks._cli.doctor.diagnosis import Diagnosis, note, ok, problem
 from headworks._cli.server_options import host_and_port
 from headworks._settings import resolve
 from headworks.errors import HeadworksError, UnreachableError
+from headworks.registry_client._transport import split_urls
 
 _SECONDS = 3.0
 _START = "start it with `headworks up`, or set its address"
@@ -26,18 +27,23 @@ class _Server:
 
 
 def services() -> Iterator[Diagnosis]:
-    """Check the broker, the registry, and the console of the settings."""
+    """Check the broker, each registry, and the console of the settings."""
     for server in (
         _Server("broker", "bootstrap", _ask_broker),
         _Server("registry", "registry", _ask_registry),
         _Server("console", "console", _ask_console),
     ):
-        yield _checked(server)
+        try:
+            given = resolve(server.setting)
+        except HeadworksError as error:
+            yield problem(server.name, error.message, error.fix or f"correct `{server.setting}`")
+            continue
+        for address in split_urls(given) if server.setting == "registry" else [given]:
+            yield _checked(server, address)
 
 
-def _checked(server: _Server) -> Diagnosis:
+def _checked(server: _Server, address: str) -> Diagnosis:
     try:
-        address = resolve(server.setting)
         first = host_and_port(address).partition(",")[0]
         state = _port_state(first)
     except HeadworksError as error:

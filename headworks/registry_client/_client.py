@@ -37,6 +37,8 @@ _IMPORT = "IMPORT"
 class RegistryClient:
     """A schema registry at `url`; safe to share between threads and across a fork.
 
+    `url` may list several registries on one store, with commas: the others are asked if one fails.
+
     The credentials are `username` and `password`, or a `token` (or a function that returns one), or
     those in `url`, or the settings `username` and `password`. The CA certificates in `tls_ca`, or
     in the setting of that name, verify an https registry.
@@ -72,7 +74,7 @@ class RegistryClient:
 
     @property
     def url(self) -> str:
-        """The registry's address, without credentials."""
+        """The registry's address, or several with commas, without credentials."""
         return self._transport.url
 
     def schema_text(self, schema_id: int, subject: str = "") -> str:

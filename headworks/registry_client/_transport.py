@@ -2,6 +2,9 @@
 
 Rules:
 
+- Several registries on one store serve alike. A request goes to the one that answered last. If that
+  one fails, the others are asked at once, before any pause, and later requests stay there.
+
 - A request is retried after a failed connection and after the statuses 429, 502, 503, and 504. It
   is also retried if the registry's own store has failed (a 500 with 50001 to 50003). Every request
   may be sent twice, because registering is idempotent.
@@ -13,7 +16,9 @@ Rules:
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -34,10 +39,16 @@ _RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 _STORE_ERROR_CODES = frozenset({50001, 50002, 50003})  # failed, timed out, no leader
 _FIRST_PAUSE_SECONDS = 0.1
 _MAX_CONNECTIONS = 8
+_QUIET_SECONDS = 60.0  # between warnings
+_BETWEEN_URLS = re.compile(r"\s*,\s*(?=https?://)")
+_log = logging.getLogger("headworks.registry")
 
 
 class HttpTransport:
     """Sends requests to the registry at `url`; safe to share between threads.
+
+    `url` may list several registries on one store, with commas. An attempt asks each of them once,
+    with `timeout` seconds for each.
 
     `username` and `password`, or those in `url` or in the settings, are sent as HTTP basic
     authentication, and `token` as a bearer token. The certificates in `tls_ca`, in the setting of
@@ -56,9 +67,12 @@ class HttpTransport:
         token: Token | None = None,
         tls_ca: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.url, user_info = _read_url(url)
+        self._urls, user_info = _read_urls(url)
+        self._current = 0  # the index of the URL that answered last
+        self._quiet_until = 0.0  # by the monotonic clock: all may be away for long
+        self.url = ",".join(self._urls)  # without credentials
         self.credentials = choose(user_info, username, password, token)
-        self._authority = _authority(tls_ca) if self.url.startswith("https:") else None
+        self._authority = _authority(tls_ca) if "https:" in self.url else None
         self._headers = {"Accept": f"{CONTENT_TYPE}, application/json"}
         self._timeout = Timeout(timeout)
         self._attempts = attempts
@@ -77,67 +91,51 @@ class HttpTransport:
         headers = {**self._headers, **self.credentials.headers}
         if payload is not None:
             headers["Content-Type"] = CONTENT_TYPE
-        for attempt in range(1, self._attempts + 1):
-            try:
-                response = self._current_pool().request(
-                    method,
-                    self.url + path,
-                    body=payload,
-                    headers=headers,
-                    timeout=self._timeout,
-                    retries=False,
-                )
-            except SSLError as error:
-                raise self._untrusted(error) from None
-            except HTTPError as error:
-                if attempt == self._attempts:
-                    raise self._unreachable(_reason(error)) from None
-            else:
-                if response.status in _RETRIED_STATUSES:
-                    error_to_raise = self._unreachable(f"it answered with status {response.status}")
-                else:
-                    answer = self._decode(response.status, response.data)
-                    if not _store_failed(response.status, answer):
-                        return response.status, answer
-                    error_to_raise = self._store_error(answer)
-                if attempt == self._attempts:
-                    raise error_to_raise
-            self._sleep(_FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
+        count = len(self._urls)
+        for asked in range(1, self._attempts * count + 1):
+            current = self._current
+            found = self._ask(method, self._urls[current], path, payload, headers)
+            if not isinstance(found, UnreachableError):
+                return found
+            self._leave(current, found)
+            if asked == self._attempts * count:
+                raise found if count == 1 else _of_all(self._urls, found)
+            if asked % count == 0:
+                self._sleep(_FIRST_PAUSE_SECONDS * 2 ** (asked // count - 1))
         raise AssertionError("the last attempt returns or raises")
 
-    def _decode(self, status: int, data: bytes) -> JsonBody:
-        if not data:
-            return None
+    def _ask(
+        self, method: str, url: str, path: str, payload: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, JsonBody] | UnreachableError:
+        """Ask one registry once; return an UnreachableError if asking again may help."""
         try:
-            return json.loads(data)
-        except ValueError:
-            raise RefusedError(
-                f"{self.url} is not a schema registry: it answered with status {status} and "
-                f"{data[:80]!r} instead of JSON",
-                status=status,
-                fix="check the setting `registry` (`headworks config show`)",
-            ) from None
+            response = self._current_pool().request(
+                method,
+                url + path,
+                body=payload,
+                headers=headers,
+                timeout=self._timeout,
+                retries=False,
+            )
+        except SSLError as error:
+            raise _untrusted(url, error) from None
+        except HTTPError as error:
+            return _unreachable(url, _reason(error))
+        if response.status in _RETRIED_STATUSES:
+            return _unreachable(url, f"it answered with status {response.status}")
+        answer = _decode(url, response.status, response.data)
+        if _store_failed(response.status, answer):
+            return _store_error(url, answer)
+        return response.status, answer
 
-    def _unreachable(self, why: str) -> UnreachableError:
-        return UnreachableError(
-            f"no schema registry answers at {self.url}: {why}",
-            fix="start one with `headworks registry start` or `headworks up`, "
-            "or check the setting `registry` (`headworks config show`)",
-        )
-
-    def _store_error(self, answer: Mapping[str, object]) -> UnreachableError:
-        return UnreachableError(
-            f"the registry at {self.url} cannot reach its store ({answer['error_code']}): "
-            f"{answer.get('message', 'it does not say why')}",
-            fix="repair the database behind the registry (its --store), then run this again",
-        )
-
-    def _untrusted(self, error: SSLError) -> UnreachableError:
-        return UnreachableError(
-            f"the registry at {self.url} is not trusted: {error}",
-            fix="give the certificate of the CA that signed its own: the setting tls_ca "
-            "(HEADWORKS_TLS_CA)",
-        )
+    def _leave(self, failed: int, error: UnreachableError) -> None:
+        """Ask the next registry from now on, unless another thread has moved on already."""
+        if len(self._urls) == 1 or self._current != failed:
+            return
+        self._current = (failed + 1) % len(self._urls)
+        if time.monotonic() >= self._quiet_until:
+            self._quiet_until = time.monotonic() + _QUIET_SECONDS
+            _log.warning("%s; asking %s from now on", error.message, self._urls[self._current])
 
     def _current_pool(self) -> urllib3.PoolManager:
         if os.getpid() != self._pid:
@@ -148,6 +146,49 @@ class HttpTransport:
         return urllib3.PoolManager(
             maxsize=_MAX_CONNECTIONS, block=False, ssl_context=self._authority
         )
+
+
+def _decode(url: str, status: int, data: bytes) -> JsonBody:
+    if not data:
+        return None
+    try:
+        return json.loads(data)
+    except ValueError:
+        raise RefusedError(
+            f"{url} is not a schema registry: it answered with status {status} and "
+            f"{data[:80]!r} instead of JSON",
+            status=status,
+            fix="check the setting `registry` (`headworks config show`)",
+        ) from None
+
+
+def _store_error(url: str, answer: Mapping[str, object]) -> UnreachableError:
+    return UnreachableError(
+        f"the registry at {url} cannot reach its store ({answer['error_code']}): "
+        f"{answer.get('message', 'it does not say why')}",
+        fix="repair the database behind the registry (its --store), then run this again",
+    )
+
+
+def _untrusted(url: str, error: SSLError) -> UnreachableError:
+    return UnreachableError(
+        f"the registry at {url} is not trusted: {error}",
+        fix="give the certificate of the CA that signed its own: the setting tls_ca "
+        "(HEADWORKS_TLS_CA)",
+    )
+
+
+def _unreachable(url: str, why: str) -> UnreachableError:
+    return UnreachableError(
+        f"no schema registry answers at {url}: {why}",
+        fix="start one with `headworks registry start` or `headworks up`, "
+        "or check the setting `registry` (`headworks config show`)",
+    )
+
+
+def _of_all(urls: tuple[str, ...], last: UnreachableError) -> UnreachableError:
+    message = f"none of the registries {', '.join(urls)} answers; the last error: {last.message}"
+    return UnreachableError(message, fix=last.fix)
 
 
 def _store_failed(status: int, answer: JsonBody) -> bool:
@@ -173,16 +214,36 @@ def _authority(tls_ca: str | os.PathLike[str] | None) -> ssl.SSLContext:
         raise UsageError(f"cannot read the CA certificates {path} (tls_ca): {error}") from None
 
 
+def split_urls(text: str) -> list[str]:
+    """Return the URLs of a list. A comma ends one only before the next scheme.
+
+    So a password may have commas.
+    """
+    return _BETWEEN_URLS.split(text)
+
+
+def _read_urls(text: str) -> tuple[tuple[str, ...], str | None]:
+    """Split into (the URLs without passwords, `user:password` as written, or None)."""
+    found = [_read_url(one) for one in split_urls(text)]
+    given = {user_info for _, user_info in found if user_info is not None}
+    if len(given) > 1:
+        raise UsageError(
+            f"{redacted(text)!r} has different credentials for registries of one list",
+            fix="give the registries on one store one user",
+        )
+    return tuple(dict.fromkeys(url for url, _ in found)), next(iter(given), None)
+
+
 def _read_url(url: str) -> tuple[str, str | None]:
     """Split into (the URL without its password, `user:password` as written, or None)."""
     try:
         parsed = parse_url(url)
     except LocationParseError:
         parsed = parse_url("")
-    if parsed.scheme not in ("http", "https") or not parsed.host:
+    if parsed.scheme not in ("http", "https") or not parsed.host or "," in parsed.host:
         raise UsageError(
             f"{redacted(url)!r} is not the address of a schema registry",
-            fix="write it like http://127.0.0.1:8081",
+            fix="write it like http://127.0.0.1:8081, or like http://one:8081,http://two:8081",
         )
     base = parsed._replace(auth=None, query=None, fragment=None).url.rstrip("/")
     return base, parsed.auth

@@ -84,6 +84,13 @@ def test_a_server_at_the_wrong_port_is_a_problem(registry: Service, tmp_path: Pa
 
 
 @pytest.mark.e2e
+def test_each_registry_of_a_list_is_asked(registry: Service, tmp_path: Path) -> None:
+    _, found, _ = doctor(tmp_path, HEADWORKS_REGISTRY=f"{registry.url},http://127.0.0.1:1")
+    assert "subjects" in found[f"registry {registry.address}"]["text"]
+    assert found["registry 127.0.0.1:1"]["severity"] == "note"
+
+
+@pytest.mark.e2e
 def test_an_address_that_is_none_is_a_problem(tmp_path: Path) -> None:
     code, found, _ = doctor(tmp_path, HEADWORKS_BOOTSTRAP="broker")
     assert (code, found["broker broker"]["severity"]) == (1, "problem")
