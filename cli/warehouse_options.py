@@ -72,6 +72,7 @@ class WarehouseOptions(BrokerOptions):
             master=resolve("spark_master", self.master),
             metastore_uri=resolve_optional("metastore", self.metastore),
             iceberg=resolve_optional("iceberg", self.iceberg),
+            recursive_types=resolve("recursive_types"),
             policy=policy or Policy(),
             audit_store=existing_store_url(None, self.data_dir),
         )

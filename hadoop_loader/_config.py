@@ -10,6 +10,8 @@ from hadoop_loader._commit.policy import Policy
 from hadoop_loader._storage.filesystem import AnyPath, parse_path
 from headworks.errors import UsageError
 
+RECURSIVE_TYPES = ("refuse", "json")
+
 
 @dataclass(frozen=True, slots=True)
 class WarehouseConfig:
@@ -25,6 +27,7 @@ class WarehouseConfig:
     tasks: int | None = None  # tasks of a load at most; None: Spark's parallelism
     policy: Policy = field(default_factory=Policy)  # topics, partitions, and limits
     iceberg: str | None = None  # URL of an Iceberg catalog that commits are published to
+    recursive_types: str = "refuse"  # one of RECURSIVE_TYPES: refused, or JSON text from there on
     audit_store: str | None = None  # URL of the audit's store; None: no completeness marks
     long_queries: bool = False  # the session serves queries: it starts slower and scans faster
 
@@ -33,6 +36,11 @@ class WarehouseConfig:
             raise UsageError(
                 f"Hive has no database {self.database!r}: names are of letters, digits and _",
                 fix="give --database (or the setting `database`) such a name",
+            )
+        if self.recursive_types not in RECURSIVE_TYPES:
+            raise UsageError(
+                f"setting recursive_types has no value {self.recursive_types!r}",
+                fix=f"use {' or '.join(RECURSIVE_TYPES)}",
             )
 
     @property

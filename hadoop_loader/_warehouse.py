@@ -292,7 +292,9 @@ class Warehouse:
             root=config.root,
             log=log,
             broker=KafkaLog(client),
-            versions=RegistrySubjects(registry).versions,
+            versions=RegistrySubjects(
+                registry, recursive_json=config.recursive_types == "json"
+            ).versions,
             jobs=SparkJobs(self._spark, client),
             catalog=catalog,
             publish=CommitCountsPublisher(client, registry, str(config.root)),

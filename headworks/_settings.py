@@ -71,6 +71,11 @@ SETTINGS: Mapping[str, Setting] = {
         Setting(
             "iceberg", None, "URL of an Iceberg catalog that each load is published to; unset: none"
         ),
+        Setting(
+            "recursive_types",
+            "refuse",
+            "topics whose schema contains itself: refuse, or json (text from there on)",
+        ),
         Setting("spark_master", "local[2,3]", "where Spark runs: local[N], spark://HOST:PORT, ..."),
         Setting("hive", None, "address of a running HiveServer2, HOST:PORT"),
         Setting("username", None, "user for the broker and the registry"),

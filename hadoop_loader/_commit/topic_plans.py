@@ -19,6 +19,7 @@ from hadoop_loader._commit.report import SkippedTopic
 from hadoop_loader._commit.table_history import field_ids_after
 from hadoop_loader._commit.text_store import fingerprint
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
+from hadoop_loader._decode.recursive_types import flat_schema
 from hadoop_loader._tables.columns import MARKS_TABLE, StructField, ddl, table_name
 from hadoop_loader._tables.hive_catalog import SELF_TEST_TABLE
 from hadoop_loader._tables.old_rows import SchemaProjection, file_columns
@@ -59,10 +60,14 @@ class NeedsRebuildError(IncompatibleError):
 
 
 class RegistrySubjects:
-    """The registry's subjects, as the loader needs them."""
+    """The registry's subjects, as the loader needs them.
 
-    def __init__(self, registry: RegistryClient) -> None:
+    `recursive_json`: recursive types become JSON text (see `recursive_types`).
+    """
+
+    def __init__(self, registry: RegistryClient, *, recursive_json: bool = False) -> None:
         self._registry = registry
+        self._recursive_json = recursive_json
 
     def versions(self, topics: Collection[str]) -> dict[str, SchemaLookup]:
         """Return every version of each topic's subject, the latest last; none if none is live.
@@ -138,7 +143,8 @@ class RegistrySubjects:
 
     def _writer(self, one: SubjectVersion) -> WriterSchema:
         text = self._registry.schema_text(one.id, one.subject) if one.references else one.text
-        return WriterSchema(one.id, one.version, text)
+        flat = flat_schema(text) if self._recursive_json else None
+        return WriterSchema(one.id, one.version, flat or text, text if flat else "")
 
 
 def require_versions(topic: str, lookups: Mapping[str, SchemaLookup]) -> tuple[WriterSchema, ...]:

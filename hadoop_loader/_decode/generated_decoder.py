@@ -128,10 +128,11 @@ def source(action: Action, columns: ColumnBuilders) -> tuple[str, dict[str, Any]
         "   return row\n"
         "  return decode\n"
     )
-    return text, {**writer.constants, "reason": _reason}
+    return text, {**writer.constants, "reason": datum_reason}
 
 
-def _reason(error: Exception) -> str:
+def datum_reason(error: Exception) -> str:
+    """Return why a datum is bad, for one of DATUM_ERRORS."""
     if isinstance(error, (IndexError, struct.error)):
         return "the datum ends too early"
     if isinstance(error, RecursionError):

@@ -160,7 +160,8 @@ def column_type(schema: Schema, inside: tuple[Schema, ...] = ()) -> ColumnType:
             f"record {schema.name} contains itself, and a table column cannot",
             pointer=schema.pointer,
             rule="recursive-type",
-            fix="keep the recursive part as a string or bytes field",
+            fix="keep the recursive part as a string or bytes field, or load it as JSON text: set "
+            "`recursive_types` to json",
         )
     if not schema.fields:
         return StructColumn((StructField(EMPTY_FIELD, BOOLEAN),))

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from hadoop_loader._decode.decoder import ColumnDecoder
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE, QuarantinedMessage, quarantine_table
+from hadoop_loader._decode.recursive_types import FlatDatums
 from hadoop_loader._decode.topic_batch import Micros, TopicBatch
 from hadoop_loader._fetch.damage import DamagedRange, DamageReport, cut_ranges
 from hadoop_loader._fetch.kafka_log import Fetcher
@@ -58,7 +59,8 @@ class WriterSchema:
 
     schema_id: int
     version: int
-    text: str
+    text: str  # the schema, or its flat form (see `recursive_types`)
+    recursive: str = ""  # the schema, if `text` is its flat form
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +233,7 @@ class TopicLoader:
         # Versions of the subject, by schema id.
         self._writers = {writer.schema_id: writer for writer in plan.writers}
         self._decoders: dict[int, ColumnDecoder] = {}  # by schema id
+        self._flat: dict[int, FlatDatums] = {}  # by id of a recursive schema
         self._times: dict[int, EventTimes | None] = {}  # by schema id; None: not known beforehand
         self._columns = table_columns(self._reader)  # the table's data columns
         # Rows that are not written yet.
@@ -285,11 +288,12 @@ class TopicLoader:
         writer = self._writers[schema_id]
         if schema_id not in self._decoders:
             self._add_decoder(writer)
-        order = self._order(schema_id, messages)
+        messages, read = self._flattened(schema_id, messages)
+        order = self._order(schema_id, read)
         if order is not None:
-            messages = messages.where(order)
-        starts, ends = messages.values[:, 0], messages.values[:, 1]
-        arrays, errors = self._decoders[schema_id].decode_spans(messages.data, starts, ends)
+            messages, read = messages.where(order), read.where(order)
+        starts, ends = read.values[:, 0], read.values[:, 1]
+        arrays, errors = self._decoders[schema_id].decode_spans(read.data, starts, ends)
         if errors:
             if order is not None:  # they are quarantined in the order of the log
                 errors.sort(key=lambda error: order[error[0]])
@@ -312,11 +316,24 @@ class TopicLoader:
         self._decoders[writer.schema_id] = ColumnDecoder(
             schema, self._reader, columns=self._columns, compiled=self._compiled
         )
+        if writer.recursive:
+            self._flat[writer.schema_id] = FlatDatums(writer.recursive)
         path = _event_time(self._reader)
         if self._compiled and path is not None:
             from hadoop_loader._decode.event_times import EventTimes
 
             self._times[writer.schema_id] = EventTimes.of(schema, self._reader, path)
+
+    def _flattened(
+        self, schema_id: int, messages: MessageColumns
+    ) -> tuple[MessageColumns, MessageColumns]:
+        """Return the messages, and the same with flat datums; bad ones are set aside."""
+        if schema_id not in self._flat:
+            return messages, messages
+        good, flat, errors = self._flat[schema_id].flatten_all(messages)
+        for at, reason in errors:
+            self._quarantine(messages[at], schema_id, reason)
+        return good, flat
 
     def _order(self, schema_id: int, messages: MessageColumns) -> Numbers | None:
         """Return the order in which messages are decoded, None for theirs."""

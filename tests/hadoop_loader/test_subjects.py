@@ -213,3 +213,17 @@ def test_what_other_subjects_refer_to_is_not_asked_for(
     expected = registered(client, 12)
     monkeypatch.setattr(client, "schema_text", lambda *_: pytest.fail("a text was asked for"))
     assert RegistrySubjects(client).versions(expected) == expected
+
+
+def test_a_recursive_schema_is_flat_if_the_operator_wants_it(client: Counted) -> None:
+    topic = f"tree{next(_numbers)}"
+    tree = '{"type":"record","name":"T","fields":[{"name":"t","type":["null","T"]}]}'
+    client.set_compatibility(subject_of(topic), "BACKWARD", "strict")
+    client.register(subject_of(topic), tree)
+    ((kept,),) = asked(client, topic).values()
+    assert (kept.recursive, '"null","T"' in kept.text.replace(" ", "")) == ("", True)
+    (flat,) = require_versions(
+        topic, RegistrySubjects(client, recursive_json=True).versions([topic])
+    )
+    assert json.loads(flat.text)["fields"][0]["type"] == ["null", "string"]
+    assert flat.recursive == kept.text
