@@ -22,7 +22,7 @@ from headworks._cli.warehouse_options import (
     warehouse_folder,
 )
 from headworks._cli.warehouse_status import print_warehouse_status
-from headworks.errors import FindingsError, UnreachableError
+from headworks.errors import FindingsError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from hadoop_loader import LoadReport, Policy, Warehouse
@@ -115,6 +115,13 @@ def run(
     every: Annotated[
         str | None, typer.Option(help="load again at this interval: 30s, 10m, 1h")
     ] = None,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby",
+            help="with --every: wait while another loader holds the warehouse, then take over",
+        ),
+    ] = False,
     metrics: Annotated[
         str | None, typer.Option(help="serve Prometheus metrics on this HOST:PORT")
     ] = None,
@@ -133,6 +140,8 @@ def run(
     from headworks._server.metrics_page import MetricsEndpoint
 
     interval_ms = None if every is None else parse_duration_ms("--every", every, zero=False)
+    if standby and interval_ms is None:
+        raise UsageError("--standby is for a loader that goes on", fix="give --every, too")
     hive = None if serve is None else parse_address(serve, "--serve")
     endpoint = None if metrics is None else MetricsEndpoint.parse(metrics, insecure=insecure)
     config = replace(source.config(rules.policy), long_queries=hive is not None)
@@ -141,14 +150,15 @@ def run(
         lambda: open_warehouse(config), lambda opened: _serve(opened, hive), phases
     )
     try:
-        service.open()
+        if not standby:
+            service.open()
         if endpoint is not None or metrics_file is not None:
             url = runs.measure(config.root, endpoint)
             if url is not None:
                 print_status(f"metrics are at {url}")
         if interval_ms is not None:
             LogOptions().configure()
-            load_until_signal(interval_ms / 1000, service, runs)
+            load_until_signal(interval_ms / 1000, service, runs, standby=standby)
             return
         report = _load_once(service, runs)
         if hive is not None:

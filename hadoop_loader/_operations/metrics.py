@@ -79,6 +79,11 @@ class LoaderMetrics:
             "when a run last succeeded",
             registry=self._registry,
         )
+        self._standby = Gauge(
+            f"{_PREFIX}_standby",
+            "1 while this loader waits for another one that holds the warehouse",
+            registry=self._registry,
+        )
         for outcome in ("succeeded", "failed"):
             self._runs.labels(outcome)  # a counter that begins at its first event hides it
         last = self._log.latest()
@@ -104,6 +109,11 @@ class LoaderMetrics:
     def failed(self) -> None:
         """Count a run that failed."""
         self._runs.labels("failed").inc()
+
+    def stand_by(self, *, waits: bool) -> None:
+        """Tell whether this loader waits for another one, whose commits it shows meanwhile."""
+        self._standby.set(waits)
+        self.refresh()
 
     def refresh(self) -> None:
         """Set the gauges to what the commit log says."""

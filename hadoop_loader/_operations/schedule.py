@@ -9,6 +9,8 @@ Rules:
   killed), it is opened again, even if there is nothing to load: it may be serving.
 - A dead session that cannot be closed stops nothing either.
 - When it is asked to stop, it finishes the current run.
+- A loader that stands by waits while another one holds the warehouse, and takes over when it ends.
+  Only the lock decides which one loads. Any other error on opening is not waited for.
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from hadoop_loader._commit.report import LoadReport
+from hadoop_loader._storage.object_lease import WarehouseInUseError
+
+_STANDBY_SECONDS = 5.0  # between looks at the lock
 
 
 class ScheduledLoader(Protocol):
@@ -37,6 +42,9 @@ class ScheduledLoader(Protocol):
         ...
 
 
+L = TypeVar("L", bound=ScheduledLoader)
+
+
 class RunListener(Protocol):
     """Receives the outcome of every run."""
 
@@ -49,15 +57,36 @@ class RunListener(Protocol):
         ...
 
 
+def open_when_free(
+    open_: Callable[[], L],
+    waiting: Callable[[WarehouseInUseError], None],
+    stop: threading.Event,
+) -> L | None:
+    """Open the warehouse as soon as no other loader holds it; None if `stop` is set before.
+
+    `waiting` gets the error of every look. Raises any other error of `open_`.
+    """
+    while not stop.is_set():
+        try:
+            return open_()
+        except WarehouseInUseError as error:
+            waiting(error)
+            stop.wait(_STANDBY_SECONDS)
+    return None
+
+
 def load_every(
     pause: float,
-    open_: Callable[[], ScheduledLoader],
+    open_: Callable[[], ScheduledLoader | None],
     listener: RunListener,
     stop: threading.Event,
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Load until `stop` is set; `open_` opens the warehouse, at first and after a session died."""
+    """Load until `stop` is set; `open_` opens the warehouse, at first and after a session died.
+
+    It returns None if it was asked to stop meanwhile.
+    """
     loader: ScheduledLoader | None = None
     failed = 0
     due = clock()
@@ -65,6 +94,8 @@ def load_every(
         while not stop.is_set():
             try:
                 loader = _while_alive(loader, listener, failed) or open_()
+                if loader is None:
+                    return
                 listener.loaded(loader.load())
                 failed = 0
             except Exception as error:  # the next run may succeed

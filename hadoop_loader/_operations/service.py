@@ -17,8 +17,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from hadoop_loader._commit.report import LoadReport
 from hadoop_loader._operations.metrics import LoaderMetrics
-from hadoop_loader._operations.schedule import load_every
+from hadoop_loader._operations.schedule import load_every, open_when_free
 from hadoop_loader._storage.filesystem import AnyPath
+from hadoop_loader._storage.object_lease import WarehouseInUseError
 from headworks._server.metrics_page import MetricsEndpoint
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
@@ -45,6 +46,7 @@ class RunRecorder:
         self._report = report
         self._file = metrics_file  # written after each run
         self._metrics: LoaderMetrics | None = None
+        self._waits_for = ""  # the error of the last look at the lock, while this loader stands by
 
     def measure(self, root: AnyPath, endpoint: MetricsEndpoint | None) -> str | None:
         """Count runs of the warehouse at `root`. Return the URL of the page, if it has one.
@@ -74,6 +76,25 @@ class RunRecorder:
             exc_info=None if isinstance(error, HeadworksError) else error,
         )
         self.count_failure()
+
+    def waiting(self, error: WarehouseInUseError) -> None:
+        """Record that another loader holds the warehouse; log it once for each holder."""
+        if error.message != self._waits_for:
+            self._waits_for = error.message
+            _LOG.info("standing by: %s; this loader takes over when that one ends", error.message)
+        self._stand_by(waits=True)
+
+    def took_over(self) -> None:
+        """Record that the warehouse is this loader's."""
+        if self._waits_for:
+            self._waits_for = ""
+            _LOG.info("the warehouse is free: this loader takes over")
+        self._stand_by(waits=False)
+
+    def _stand_by(self, *, waits: bool) -> None:
+        if self._metrics is not None:
+            self._metrics.stand_by(waits=waits)
+            self._write()
 
     def count_failure(self) -> None:
         """Record a run that failed, without logging it."""
@@ -139,13 +160,30 @@ class WarehouseService(Generic[W]):
 
 
 def load_until_signal(
-    interval_seconds: float, service: WarehouseService[Any], runs: RunRecorder
+    interval_seconds: float,
+    service: WarehouseService[Any],
+    runs: RunRecorder,
+    *,
+    standby: bool = False,
 ) -> None:
-    """Load at an interval until SIGTERM or Ctrl-C, and finish the run in progress."""
+    """Load at an interval until SIGTERM or Ctrl-C, and finish the run in progress.
+
+    `standby`: wait while another loader holds the warehouse. Raises what opening raises otherwise.
+    """
     stop = threading.Event()
+
+    def open_() -> WarehouseService[Any] | None:
+        opened = open_when_free(service.open, runs.waiting, stop)
+        if opened is not None:
+            runs.took_over()
+        return opened
+
     before = {s: signal.signal(s, lambda *_: stop.set()) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
-        load_every(interval_seconds, service.open, runs, stop)
+        if not standby:
+            load_every(interval_seconds, service.open, runs, stop)
+        elif open_() is not None:  # an error of the first opening ends the command
+            load_every(interval_seconds, open_, runs, stop)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

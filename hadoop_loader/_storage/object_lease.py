@@ -135,9 +135,13 @@ class S3Lock:
         return json.dumps(lease).encode()
 
 
-def in_use(warehouse: object, holder: str) -> UsageError:
+class WarehouseInUseError(UsageError):
+    """The lock of a warehouse is taken."""
+
+
+def in_use(warehouse: object, holder: str) -> WarehouseInUseError:
     """Return the error for a warehouse whose lock is taken."""
-    return UsageError(
+    return WarehouseInUseError(
         f"warehouse {warehouse} is in use by another loader, {holder}",
         fix="wait until it is done, or stop it: the next load finishes its work",
     )

@@ -56,6 +56,9 @@ HEALTH = (
     # A load every ten minutes.
     "headworks_loader_last_success_timestamp_seconds "
     + " ".join(f"{600 * n}x9" for n in range(18)),
+    # A loader that stands by beside it.
+    'headworks_loader_last_success_timestamp_seconds{instance="b"} 0x180',
+    'headworks_loader_standby{instance="b"} 1x180',
     'headworks_loader_runs_total{outcome="failed"} 0x30 1x149',
     'headworks_loader_runs_total{outcome="succeeded"} 0+1x180',
     "headworks_loader_topics_refused 0x180",
