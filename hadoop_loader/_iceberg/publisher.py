@@ -7,6 +7,7 @@ Rules:
   files of the table are listed, and compared with those of the snapshot.
 - A table that fails holds up no other one, and no load. It is tried again at every run.
 - A held table is published when its part of the commit is applied.
+- The quarantine is a table like the topics': it is published once it has files.
 - A snapshot that another tool made is given up, with its table: the files are the loader's.
 - Replaced files are removed when no snapshot uses them: `release` first expires the older ones.
 """
@@ -18,7 +19,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from hadoop_loader._commit.commit_builder import default_partition_folder
 from hadoop_loader._commit.commit_log import CommitLog
@@ -26,6 +27,7 @@ from hadoop_loader._commit.commit_record import Commit, TableState, checksum
 from hadoop_loader._commit.roll_forward import tables_of
 from hadoop_loader._commit.table_failures import TableError
 from hadoop_loader._commit.table_history import field_ids_of, projections_of
+from hadoop_loader._decode.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
 from hadoop_loader._iceberg.publication import Publication
 from hadoop_loader._iceberg.table_change import (
     COMMIT_PROPERTY,
@@ -33,7 +35,12 @@ from hadoop_loader._iceberg.table_change import (
     PublishedTable,
     TableChange,
 )
-from hadoop_loader._iceberg.table_schema import NeedsRewriteError, table_schema
+from hadoop_loader._iceberg.table_schema import (
+    NeedsRewriteError,
+    TableSchema,
+    fixed_schema,
+    table_schema,
+)
 from hadoop_loader._storage.failpoints import StepHook
 from hadoop_loader._storage.filesystem import AnyPath, file_size, hadoop_uri, sorted_glob
 from headworks.errors import HeadworksError
@@ -68,6 +75,16 @@ class Tables(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The table that an Iceberg table is made from."""
+
+    topic: str  # or the name of the quarantine
+    table: str  # its name in the catalog
+    files: str  # the table over the files
+    state: TableState | None  # of a topic; None: the quarantine
+
+
 @dataclass(slots=True)
 class SnapshotPublisher:
     """Publishes commits to the tables of a catalog."""
@@ -87,7 +104,8 @@ class SnapshotPublisher:
         """Publish everything up to `commit`, table by table."""
         before = self._publication()
         held = {one.table for one in self.log.held.entries()}
-        states = {s.table: (t, s) for t, s in commit.tables.items() if s.files_table not in held}
+        every = self._sources(commit)
+        states = {one.table: one for one in every if one.files not in held}
         next_one = before.number == commit.number - 1
         touched = tables_of(commit) if next_one else set()
         due = {
@@ -95,9 +113,9 @@ class SnapshotPublisher:
             for name, one in states.items()
             if name not in before.tables
             or before.number < commit.number - 1
-            or one[1].files_table in touched
+            or one.files in touched
         }
-        gone = before.tables.keys() - {s.table for s in commit.tables.values()}
+        gone = before.tables.keys() - {one.table for one in every}
         if not due and not gone and before.number == commit.number and not held:
             return
         self.problems.clear()
@@ -111,11 +129,10 @@ class SnapshotPublisher:
                         self._publish_one,
                         tables,
                         commit,
-                        topic,
-                        s,
+                        one,
                         published.get(name) if next_one else None,
                     )
-                    for name, (topic, s) in sorted(due.items())
+                    for name, one in sorted(due.items())
                 ]
                 found = dict(zip(sorted(due), [one.result() for one in work], strict=True))
             for name in gone:
@@ -136,9 +153,9 @@ class SnapshotPublisher:
         """Expire the snapshots that use files replaced by commit `number`; see `Snapshots`."""
         names = {
             s.table
-            for s in commit.tables.values()
+            for s in self._sources(commit)
             for one in tables
-            if one in (s.table, s.files_table) or one.startswith(f"{s.table}__")
+            if one in (s.table, s.files) or one.startswith(f"{s.table}__")
         }
         try:
             return all(self._connected().expire(name, number) for name in sorted(names))
@@ -147,57 +164,64 @@ class SnapshotPublisher:
                 raise
             return False
 
+    def _sources(self, commit: Commit) -> list[_Source]:
+        """Return the tables of all topics, and the quarantine if it has files."""
+        sources = [
+            _Source(topic, s.table, s.files_table, s) for topic, s in sorted(commit.tables.items())
+        ]
+        if any((self.root / QUARANTINE_TABLE).glob("*")):
+            sources.append(_Source(QUARANTINE_TABLE, QUARANTINE_TABLE, QUARANTINE_TABLE, None))
+        return sources
+
     def _publish_one(
-        self, tables: Tables, commit: Commit, topic: str, state: TableState, known: str | None
+        self, tables: Tables, commit: Commit, source: _Source, known: str | None
     ) -> str | None:
         """Publish one table; return the commit of its snapshot, or None if it must be repeated."""
         try:
-            found = tables.find(state.table)
+            found = tables.find(source.table)
             if found is not None and not found.snapshot:
-                tables.drop(state.table)
+                tables.drop(source.table)
                 found = None
             own = commit_id(commit)
             if found is not None and found.snapshot == own:
                 return own
             whole = found is None or found.snapshot != known or known is None
-            change = self._change(tables, commit, topic, state, found, whole=whole)
+            change = self._change(tables, commit, source, found, whole=whole)
             if change is None:
                 return known
             self.on_step("publishing")
             tables.change(change)
             return own
         except NeedsRewriteError as error:
-            self.outdated.add(topic)
-            self.problems[topic] = str(error).replace("TOPIC", topic)
+            self.outdated.add(source.topic)
+            self.problems[source.topic] = str(error).replace("TOPIC", source.topic)
             return None  # a load rewrites the files, and publishes the table then
         except Exception as error:
             reason = self._reason(error)
             if reason is None:
                 raise
-            self.problems[topic] = reason
-        _LOG.warning("topic %s was not published to Iceberg: %s", topic, self.problems[topic])
+            self.problems[source.topic] = reason
+        _LOG.warning(
+            "topic %s was not published to Iceberg: %s", source.topic, self.problems[source.topic]
+        )
         return None
 
     def _change(
         self,
         tables: Tables,
         commit: Commit,
-        topic: str,
-        state: TableState,
+        source: _Source,
         found: PublishedTable | None,
         *,
         whole: bool,
     ) -> TableChange | None:
         """Return what changes in a table, or None if nothing does."""
-        table = state.files_table
-        history = projections_of(state, self.log)
-        whole = whole or bool(commit.retired_tables and state.changed_by(commit.number))
-        schema = table_schema(
-            history,
-            field_ids_of(state, self.log),
-            {} if found is None else found.declared,
-            with_defaults=tables.creates_defaults if found is None else found.with_defaults,
-        )
+        table = source.files
+        new_columns = source.state is not None and source.state.changed_by(commit.number)
+        whole = whole or bool(commit.retired_tables and new_columns)
+        with_defaults = tables.creates_defaults if found is None else found.with_defaults
+        declared = {} if found is None else found.declared
+        schema = self._schema(source, declared, with_defaults=with_defaults)
         removed = [moved.retired for moved in commit.relocations if moved.table == table]
         removed += commit.dropped_days.get(table, {}).values()
         added = [
@@ -205,13 +229,13 @@ class SnapshotPublisher:
             for f in commit.files
             if f.table == table
         ]
-        changed = state.changed_by(commit.number) or table in commit.settled_tables
+        changed = new_columns or table in commit.settled_tables
         if whole:
             added = self._all_files(commit, table)
         elif not added and not removed and not changed:
             return None
         return TableChange(
-            state.table,
+            source.table,
             schema,
             "replace" if commit.kind == "compact" and not whole else "overwrite",
             tuple(added),
@@ -221,10 +245,21 @@ class SnapshotPublisher:
                 COMMIT_PROPERTY: commit_id(commit),
                 "headworks.load": str(commit.number),
                 "headworks.kind": commit.kind,
-                "headworks.offsets": json.dumps(commit.offsets.get(topic, {}), sort_keys=True),
+                "headworks.offsets": json.dumps(
+                    commit.offsets.get(source.topic, {}), sort_keys=True
+                ),
             },
-            _properties(topic, state),
+            _properties(source),
         )
+
+    def _schema(
+        self, source: _Source, declared: Mapping[int, Any], *, with_defaults: bool
+    ) -> TableSchema:
+        if source.state is None:
+            defaults = {"_topic_life": 1} if with_defaults else {}
+            return fixed_schema(QUARANTINE_COLUMNS, "_timestamp", defaults)
+        history, ids = projections_of(source.state, self.log), field_ids_of(source.state, self.log)
+        return table_schema(history, ids, declared, with_defaults=with_defaults)
 
     def _all_files(self, commit: Commit, table: str) -> list[PublishedFile]:
         """Return all files of a table by listing its partitions."""
@@ -248,12 +283,12 @@ class SnapshotPublisher:
             self._tables = self.connect()
         return self._tables
 
-    def _catalog_failed(self, error: Exception, due: Mapping[str, tuple[str, TableState]]) -> None:
+    def _catalog_failed(self, error: Exception, due: Mapping[str, _Source]) -> None:
         reason = self._reason(error)
         if reason is None:
             raise error
         _LOG.warning("nothing was published to the Iceberg catalog %s: %s", self.url, reason)
-        self.problems.update({topic: reason for topic, _ in due.values()})
+        self.problems.update({one.topic: reason for one in due.values()})
 
     def _reason(self, error: Exception) -> str | None:
         """Return why the catalog failed, or None if it is a failure of something else."""
@@ -268,9 +303,11 @@ def commit_id(commit: Commit) -> str:
     return f"{commit.number}-{checksum(commit)[:12]}"
 
 
-def _properties(topic: str, state: TableState) -> dict[str, str]:
+def _properties(source: _Source) -> dict[str, str]:
+    if source.state is None:
+        return {}
     return {
-        "headworks.topic": topic,
-        "headworks.subject": state.subject,
-        "headworks.schema.version": str(state.version),
+        "headworks.topic": source.topic,
+        "headworks.subject": source.state.subject,
+        "headworks.schema.version": str(source.state.version),
     }

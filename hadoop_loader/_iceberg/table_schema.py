@@ -41,6 +41,7 @@ from hadoop_loader._tables.columns import (
     MapColumn,
     ScalarColumn,
     StructColumn,
+    StructField,
 )
 from hadoop_loader._tables.field_ids import FieldIds
 from hadoop_loader._tables.old_rows import SchemaProjection, file_columns, row_values
@@ -126,6 +127,27 @@ def table_schema(
         json.dumps(list(_mapping(mapped, real, iter(range(ids.following, 2**31 - 1000))))),
         None if time is None else ".".join((names[time[0]], *time[1:])),
         0 if time is None else ids.paths[".".join(time)],
+    )
+
+
+def fixed_schema(
+    columns: Sequence[StructField], time: str, defaults: Mapping[str, Any]
+) -> TableSchema:
+    """Return the schema of a table whose columns never change, and whose files have no ids.
+
+    It is partitioned by the day of column `time`. `defaults`: what a column has in files without
+    it.
+    """
+    ids = FieldIds(len(columns) + 1, {c.name: n for n, c in enumerate(columns, 1)})
+    names = _names([c.name for c in columns])
+    writer = _Writer(ids, {c.name: defaults.get(c.name) for c in columns})
+    mapping = [{"field-id": ids.paths[c.name], "names": [c.name]} for c in columns]
+    return TableSchema(
+        json.dumps({"type": "struct", "fields": [writer.column(c, names) for c in columns]}),
+        ids.following,
+        json.dumps(mapping),
+        names[time],
+        ids.paths[time],
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
+from hadoop_loader._fetch.messages import FetchedMessage
 from hadoop_loader._fetch.position import RewindPosition
 from hadoop_loader._operations.compact import Compaction
 from hadoop_loader._operations.drop import Drop
@@ -141,6 +143,7 @@ def test_a_crash_at_any_step_leaves_snapshots_of_the_tables_rows(
 ) -> None:
     for n in range(6):
         click(world, n, at=n * DAY)
+        spoil(world, n)
         if n % 2:
             load(world, tables)
     click(world, 6, at=2 * DAY, schema=V2, schema_id=world.register("clicks", V2))
@@ -154,12 +157,44 @@ def test_a_crash_at_any_step_leaves_snapshots_of_the_tables_rows(
     load(world, tables, **now)
     tables.check()
     assert numbers(tables) == sorted(row["n"] for row in world.rows(_files_table(world)))
+    assert quarantined(tables) == sorted(row["key"] for row in world.rows(QUARANTINE_TABLE))
 
 
 def _files_table(world: World) -> str:
     last = world.context().log.latest()
     assert last is not None
     return last.tables["clicks"].files_table
+
+
+def spoil(world: World, n: int) -> None:
+    """Append a message that is no row, with the key `n`, of the day `n`."""
+    messages = world.log.topics["clicks"][0]
+    messages.append(FetchedMessage(0, len(messages), n * DAY, str(n).encode(), b"?"))
+
+
+def quarantined(tables: MemoryTables) -> list[bytes]:
+    found = tables.tables.get(QUARANTINE_TABLE)
+    return sorted(row["key"] for row in found[-1].rows()) if found else []
+
+
+def test_the_quarantine_is_a_table_too_and_loses_what_is_erased(
+    world: World, tables: MemoryTables
+) -> None:
+    click(world, 0)
+    load(world, tables)
+    assert QUARANTINE_TABLE not in tables.tables
+    for n in (3, 4):
+        spoil(world, n)
+        load(world, tables)
+    assert quarantined(tables) == [b"3", b"4"]
+    Erase(publishing(world, tables)).run(EraseCondition.parse("n = 3"))
+    assert quarantined(tables) == [b"4"]
+    load(world, tables, now=lambda: 9000.0)  # the old files go, after their snapshots
+    assert len(tables.tables[QUARANTINE_TABLE]) == 1
+    click(world, 5)
+    load(world, tables)
+    assert len(tables.tables[QUARANTINE_TABLE]) == 1, "nothing of it has changed"
+    tables.check()
 
 
 def test_loaders_are_killed_at_random_steps(tmp_path: Path) -> None:

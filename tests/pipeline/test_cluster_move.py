@@ -1,0 +1,170 @@
+"""A running pipeline moves to another cluster, with messages in flight: each is in a table once."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import fastavro
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+
+from hadoop_loader._commit.policy import Policy
+from hadoop_loader._commit.transaction import LoaderContext
+from hadoop_loader._fetch.kafka_log import KafkaLog
+from hadoop_loader._operations.load import Load
+from hadoop_loader._operations.move import Move
+from headworks._server import child_process
+from headworks._server.child_process import Service
+from headworks._wire import prefix
+from headworks.errors import FindingsError
+from headworks.registry_client import RegistryClient
+from headworks.schema import subject_of
+from tests.interop.in_place import start_in_place
+from tests.mirror.messages import create
+from tests.soak.fire_loader import loader_context
+from tests.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+PARTITIONS = 3
+SCHEMA: Any = {"type": "record", "name": "Step", "fields": [{"name": "n", "type": "long"}]}
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The new cluster."""
+    with start_in_place(tmp_path_factory.mktemp("other")) as running:
+        yield running
+
+
+class Traffic(Thread):
+    """Numbered messages for a cluster, until it is sent elsewhere; `sent` has the acknowledged."""
+
+    def __init__(self, topic: str, head: bytes, address: str) -> None:
+        super().__init__(daemon=True)
+        self.sent: set[int] = set()
+        self.address, self._topic, self.head = address, topic, head
+        self._ended = Event()
+
+    def run(self) -> None:
+        for address in iter(lambda: None if self._ended.is_set() else self.address, None):
+            producer = Producer({"bootstrap.servers": address, "linger.ms": 5})
+            while address == self.address and not self._ended.is_set():
+                n = next(_numbers)
+                out = io.BytesIO()
+                fastavro.schemaless_writer(out, SCHEMA, {"n": n})
+                producer.produce(
+                    self._topic, self.head + out.getvalue(), partition=n % PARTITIONS,
+                    on_delivery=self._told(n),
+                )  # fmt: skip
+                producer.poll(0.001)
+            assert producer.flush(60) == 0
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join(60)
+
+    def _told(self, n: int) -> Callable[[KafkaError | None, Message], None]:
+        def told(error: KafkaError | None, _: Message) -> None:
+            assert error is None, error
+            self.sent.add(n)
+
+        return told
+
+
+class Pipeline:
+    """A topic on two clusters, its traffic, and its warehouse."""
+
+    def __init__(self, old: Service, new: Service, registry: Service, root: Path) -> None:
+        self.old, self.new, self.root = old.address, new.address, root
+        self._registry = registry.url
+        self.topic = f"moved{next(_numbers)}"
+        for address in (self.old, self.new):
+            create(address, self.topic, PARTITIONS)
+        text = json.dumps(SCHEMA)
+        found = RegistryClient(registry.url).register(subject_of(self.topic), text)
+        self.traffic = Traffic(self.topic, prefix(found.id), self.old)
+        self.traffic.start()
+
+    def context(self, address: str) -> LoaderContext:
+        ready = loader_context(address, self._registry, self.root)
+        return replace(ready, policy=Policy(allow=self.topic))
+
+    def load(self, address: str) -> int:
+        report = Load(self.context(address)).run()
+        assert report.left_out is None
+        return report.rows
+
+    def move(self, start: str | None) -> None:
+        Move(self.context(self.new), KafkaLog({"bootstrap.servers": self.old})).run(start)
+
+    def sent(self, more: int) -> None:
+        """Wait until so many more messages are acknowledged."""
+        wanted = len(self.traffic.sent) + more
+        until(lambda: len(self.traffic.sent) >= wanted)
+
+    def loaded(self) -> list[int]:
+        files = sorted((self.root / self.topic).rglob("*.parquet"))
+        columns: list[list[Any]] = [pq.ParquetFile(f).read()["n"].to_pylist() for f in files]
+        return sorted(itertools.chain(*columns))
+
+
+@pytest.fixture
+def pipeline(
+    broker: Service, other: Service, registry: Service, tmp_path: Path
+) -> Iterator[Pipeline]:
+    made = Pipeline(broker, other, registry, tmp_path / "warehouse")
+    yield made
+    made.traffic.end()
+
+
+def test_producers_switch_while_the_old_cluster_still_has_messages(pipeline: Pipeline) -> None:
+    pipeline.sent(200)
+    pipeline.load(pipeline.old)
+    pipeline.sent(200)  # the old cluster has them, and no table
+    pipeline.traffic.address = pipeline.new
+    pipeline.sent(100)
+    with pytest.raises(FindingsError, match="of the old cluster are not loaded"):
+        pipeline.move("beginning")
+    assert pipeline.load(pipeline.old) > 100
+    pipeline.move("beginning")
+    assert pipeline.load(pipeline.new) > 0
+    pipeline.sent(100)
+    pipeline.traffic.end()
+    pipeline.load(pipeline.new)
+    assert pipeline.loaded() == sorted(pipeline.traffic.sent)
+
+
+def test_a_mirror_copies_until_the_switch(pipeline: Pipeline, tmp_path: Path) -> None:
+    given = ["mirror", "--from", pipeline.old, "--to", pipeline.new, "--topics", pipeline.topic]
+    given += ["--name", pipeline.topic, "--commit-every", "0.3", "--data-dir", str(tmp_path)]
+    with child_process.start(given, log_file=tmp_path / "mirror.log"):
+        pipeline.sent(200)
+        pipeline.load(pipeline.old)
+        pipeline.sent(200)
+        pipeline.traffic.end()
+        pipeline.load(pipeline.old)
+        copied = KafkaLog({"bootstrap.servers": pipeline.new})
+        topics, wanted = {pipeline.topic: range(PARTITIONS)}, len(pipeline.traffic.sent)
+        until(
+            lambda: (
+                wanted <= sum(m.high for m in copied.watermarks(topics)[pipeline.topic].values())
+            )
+        )
+    pipeline.move("end")
+    after = Traffic(pipeline.topic, pipeline.traffic.head, pipeline.new)
+    before, pipeline.traffic = pipeline.traffic.sent, after
+    after.start()
+    pipeline.sent(100)
+    after.end()
+    pipeline.load(pipeline.new)
+    assert pipeline.loaded() == sorted(before | after.sent)
