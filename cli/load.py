@@ -103,6 +103,15 @@ class PolicyOptions:
         return max(1, parse_duration_ms("--keep", self.keep, zero=False) // 86_400_000)
 
 
+StandbyOption = Annotated[
+    bool,
+    typer.Option(
+        "--standby",
+        help="with --every: wait while another loader holds the warehouse, then take over",
+    ),
+]
+
+
 @load_app.command()
 @expand_groups
 def run(
@@ -115,13 +124,7 @@ def run(
     every: Annotated[
         str | None, typer.Option(help="load again at this interval: 30s, 10m, 1h")
     ] = None,
-    standby: Annotated[
-        bool,
-        typer.Option(
-            "--standby",
-            help="with --every: wait while another loader holds the warehouse, then take over",
-        ),
-    ] = False,
+    standby: StandbyOption = False,
     metrics: Annotated[
         str | None, typer.Option(help="serve Prometheus metrics on this HOST:PORT")
     ] = None,
@@ -139,9 +142,7 @@ def run(
     from hadoop_loader._spark.session import prepare_class_archive
     from headworks._server.metrics_page import MetricsEndpoint
 
-    interval_ms = None if every is None else parse_duration_ms("--every", every, zero=False)
-    if standby and interval_ms is None:
-        raise UsageError("--standby is for a loader that goes on", fix="give --every, too")
+    interval_ms = _interval_ms(every, standby=standby)
     hive = None if serve is None else parse_address(serve, "--serve")
     endpoint = None if metrics is None else MetricsEndpoint.parse(metrics, insecure=insecure)
     config = replace(source.config(rules.policy), long_queries=hive is not None)
@@ -172,6 +173,14 @@ def run(
             f"not everything was loaded ({report.left_out}); all else was loaded and committed",
             fix="remove the causes printed above, then run `headworks load run` for the rest",
         )
+
+
+def _interval_ms(every: str | None, *, standby: bool) -> int | None:
+    if every is not None:
+        return parse_duration_ms("--every", every, zero=False)
+    if standby:
+        raise UsageError("--standby is for a loader that goes on", fix="give --every, too")
+    return None
 
 
 def _load_once(service: WarehouseService[Warehouse], runs: RunRecorder) -> LoadReport:

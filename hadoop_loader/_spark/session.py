@@ -41,7 +41,12 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = spark: %p %c{1}: %m%n
 """
-_LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_LOCAL = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # On a cluster, the modules may reach workers with the job only, after the daemon has started.
+    "spark.python.daemon.module": "hadoop_loader._spark.worker_daemon",
+}
 # PySpark logs these exceptions to stderr, with stack traces, and also raises them.
 _DUPLICATE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _FLOCK = struct.Struct("hhqqi4x")
@@ -211,7 +216,7 @@ def _settings(
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        **(_LOOPBACK if _is_local_master(config.master) else {}),
+        **(_LOCAL if _is_local_master(config.master) else {}),
         "spark.driver.extraJavaOptions": " ".join(map(_quote_option, jvm)),
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.sql.session.timeZone": "UTC",

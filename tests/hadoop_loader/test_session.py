@@ -322,3 +322,25 @@ def test_a_wrong_query_is_the_servers_own_words(hive: str) -> None:
     with pytest.raises(QueryError, match=r"database nowhere cannot be used: .*SCHEMA_NOT_FOUND"):
         query(hive, "SELECT 1", database="nowhere")
     assert query(hive, "SELECT 1 AS one").names == ("one",)
+
+
+@pytest.mark.e2e
+def test_the_process_that_workers_are_forked_from_has_one_thread() -> None:
+    code = (
+        "from hadoop_loader._spark.worker_daemon import import_modules; import os\n"
+        "import_modules(); print(len(os.listdir('/proc/self/task')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("1\n", "")
+
+
+def _modules_at_hand(_: int) -> list[str]:
+    return list(sys.modules)
+
+
+@pytest.mark.e2e
+def test_a_worker_has_the_loader_s_modules_before_its_first_task(spark: Any) -> None:
+    found = spark.sparkContext.parallelize([1], 1).flatMap(_modules_at_hand).collect()
+    assert {"hadoop_loader._tasks.load_task", "pyarrow.parquet"} <= set(found)
+    settings = dict(spark.sparkContext.getConf().getAll())
+    assert settings["spark.python.daemon.module"] == "hadoop_loader._spark.worker_daemon"
