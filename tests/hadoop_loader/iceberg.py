@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -45,6 +46,7 @@ class MemoryTables:
     declared: dict[str, dict[int, Any]] = field(default_factory=dict)
     down: bool = False
     creates_defaults: bool = True
+    _one_change: Lock = field(default_factory=Lock)  # tables are published by several threads
 
     def find(self, table: str) -> PublishedTable | None:
         self._answer()
@@ -62,17 +64,20 @@ class MemoryTables:
         from hadoop_loader._iceberg.java_tables import declared_defaults
 
         self._answer()
-        snapshots = self.tables.setdefault(change.table, [])
-        before = snapshots[-1].files if snapshots else frozenset()
-        added = {file.uri for file in change.added}
-        left = {uri for uri in before if not uri.startswith(tuple(f"{f}/" for f in change.removed))}
-        after = added if change.all_files else left | added
-        assert change.all_files or not added & before
-        operation = change.operation if before - after else "append"
-        made = MemorySnapshot(frozenset(after), dict(change.summary), operation)
-        self.declared[change.table] = declared_defaults(change.schema.fields)
-        snapshots.append(made)
-        self.check()
+        with self._one_change:
+            snapshots = self.tables.setdefault(change.table, [])
+            before = snapshots[-1].files if snapshots else frozenset()
+            added = {file.uri for file in change.added}
+            left = {
+                uri for uri in before if not uri.startswith(tuple(f"{f}/" for f in change.removed))
+            }
+            after = added if change.all_files else left | added
+            assert change.all_files or not added & before
+            operation = change.operation if before - after else "append"
+            made = MemorySnapshot(frozenset(after), dict(change.summary), operation)
+            self.declared[change.table] = declared_defaults(change.schema.fields)
+            snapshots.append(made)
+            self.check()
 
     def expire(self, table: str, number: int) -> bool:
         self._answer()
