@@ -24,9 +24,11 @@ from tests.interop.in_place import is_apache_kafka, start_in_place
 from tests.kinds import UnitTestGuard
 from tests.lengths import lengths
 from tests.preloaded import Preloaded
+from tests.soak import process
 from tests.tools import ToolGuard
 
 ROOT = Path(__file__).parent.parent
+_STARTERS = (child_process, process)  # modules that start our servers
 
 settings.register_profile(
     "headworks", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -40,10 +42,12 @@ class PreloadedServers:
     def pytest_sessionstart(self) -> None:
         self._preloaded = Preloaded()
         replaced = {**vars(subprocess), "Popen": self._preloaded.popen}
-        vars(child_process)["subprocess"] = SimpleNamespace(**replaced)
+        for module in _STARTERS:
+            vars(module)["subprocess"] = SimpleNamespace(**replaced)
 
     def pytest_unconfigure(self) -> None:
-        vars(child_process)["subprocess"] = subprocess
+        for module in _STARTERS:
+            vars(module)["subprocess"] = subprocess
         self._preloaded.close()
 
 

@@ -1,8 +1,8 @@
 """Starts our servers by forking a process that has imported them, and not by a new interpreter.
 
 A server's imports cost a third of a second of a core, and the tests start more than a thousand
-servers. `child_process.start` works as ever: its child has the same arguments, environment, pipes,
-session, and working directory, and is a child of this process.
+servers. The process that `popen` returns has the same arguments, environment, pipes, session, and
+working directory as one of `subprocess.Popen`, and is a child of this process.
 
 Rules:
 
@@ -28,37 +28,57 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from typing import IO, Any
+from dataclasses import dataclass
+from typing import Any
 
+# What each command imports before it serves, also late.
+_ALL = ("headworks._cli.main", "headworks._server.child_process", "typer._adapters")
 MODULES = {
-    "broker": ("headworks._broker.server.run",),
-    "registry": ("headworks._registry.server", "headworks._registry.service.app"),
-    "console": ("headworks._console.app.server",),
+    "broker": ("headworks._broker.server.run", "headworks._broker.coordination.zookeeper"),
+    "registry": (
+        "headworks._registry.server",
+        "headworks._registry.service.app",
+        "sqlalchemy.dialects.sqlite",
+        "uvloop",
+    ),
+    "console": ("headworks._console.app.server", "encodings.idna", "uvloop"),
+    "audit": ("headworks._audit.reconciler",),
 }
-_COMMAND = ["-P", "-m", "headworks._cli"]
+# The arguments before the command's. Each of these modules calls our imported command line.
+_PROGRAMS = {"headworks._cli": 0, "cli": 0, "tests.soak.faults": 1}
+_OPTIONS = {"stdin", "stdout", "stderr", "text", "env", "cwd", "start_new_session"}
+_NUMBER_BYTES = 8
 _SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _INTERPRETERS = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "LANG", "LC_")
-_MAX_REQUEST = 1 << 20
+_MAX_READ_BYTES = 1 << 20
 
 
-class ForkedProcess(subprocess.Popen[str]):
-    """A process that was forked for us. It has the pipes of a server: stdin and stdout."""
+@dataclass(frozen=True)
+class Program:
+    """`python [-P] -m MODULE ARGUMENTS...`, which runs a command of `MODULES`."""
 
-    def __init__(self, pid: int, arguments: list[str], stdin: int, stdout: int) -> None:
+    module: str
+    arguments: list[str]
+    safe_path: bool
+    noun: str
+
+
+class ForkedProcess(subprocess.Popen[Any]):
+    """A process that was forked for us, and the ends of its pipes that are ours."""
+
+    def __init__(self, pid: int, command: list[str], stdin: Any, stdout: Any) -> None:
         # All that `Popen.__init__` sets for what is called later. It would start a process.
-        self.args = arguments
+        self.args = command
         self.pid = pid
         self.returncode: Any = None
-        self.stdin = os.fdopen(stdin, "w", encoding="utf-8")
-        self.stdout = os.fdopen(stdout, encoding="utf-8")
-        self.stderr = None
+        self.stdin, self.stdout, self.stderr = stdin, stdout, None
         vars(self).update(
             _waitpid_lock=threading.Lock(),
             _child_created=True,
             _sigint_wait_secs=0.25,
             _communication_started=False,
             _input=None,
-            text_mode=True,
+            text_mode=isinstance(stdout, io.TextIOBase),
         )
 
 
@@ -71,42 +91,45 @@ class Preloaded:
         self._lock = threading.Lock()
 
     def popen(self, command: list[str], **options: Any) -> subprocess.Popen[Any]:
-        """As `subprocess.Popen` for the calls of `child_process`."""
-        environment: Mapping[str, str] = options["env"]
-        if command[1:4] != _COMMAND or command[4] not in MODULES or not _may_fork(environment):
+        """As `subprocess.Popen`, for what `MODULES` names and `_OPTIONS` allows."""
+        found = _parsed(command)
+        if found is None or not _OPTIONS.issuperset(options) or not _may_fork(options["env"]):
             return subprocess.Popen(command, **options)
-        sys.audit("subprocess.Popen", command[0], command, None, environment)
+        sys.audit("subprocess.Popen", command[0], command, None, options["env"])
         with self._lock:
-            return self._fork(command[4:], environment, options["stderr"])
+            return self._fork(found, command, options)
 
     def close(self) -> None:
         """End the processes that import."""
         for link in self._links.values():
             link.close()
         for process in self._processes:
+            process.kill()
             process.wait()
 
-    def _fork(
-        self, arguments: list[str], environment: Mapping[str, str], log: IO[str]
-    ) -> ForkedProcess:
-        link = self._link(arguments[0])
-        stdin_read, stdin = os.pipe()
-        stdout, stdout_write = os.pipe()
-        request = json.dumps([arguments, dict(environment), os.getcwd()]).encode()
+    def _fork(self, found: Program, command: list[str], options: dict[str, Any]) -> ForkedProcess:
+        text = bool(options.get("text"))
+        link = self._link(found.noun)
+        stdin, stdin_ours = _input_of(options.get("stdin"), text)
+        stdout, stdout_ours = os.pipe()[::-1]
+        folder = str(options.get("cwd") or os.getcwd())
+        session = bool(options.get("start_new_session"))
+        what = [found.module, found.arguments, found.safe_path, folder, session]
+        request = json.dumps([*what, dict(options["env"])]).encode()
         _set_subreaper(True)  # so that the process, whose parent ends at once, becomes our child
         try:
-            socket.send_fds(
-                link,
-                [len(request).to_bytes(8, "big")],
-                [stdin_read, stdout_write, log.fileno()],
-            )
+            size = len(request).to_bytes(_NUMBER_BYTES, "big")
+            socket.send_fds(link, [size], [stdin, stdout, options["stderr"].fileno()])
             link.sendall(request)
-            pid = int.from_bytes(_received(link, 8), "big")
+            pid = int.from_bytes(_received(link, _NUMBER_BYTES), "big")
         finally:
             _set_subreaper(False)
-            os.close(stdin_read)
-            os.close(stdout_write)
-        return ForkedProcess(pid, arguments, stdin, stdout)
+            os.close(stdin)
+            os.close(stdout)
+        output: Any = (
+            os.fdopen(stdout_ours, encoding="utf-8") if text else os.fdopen(stdout_ours, "rb")
+        )
+        return ForkedProcess(pid, command, stdin_ours, output)
 
     def _link(self, noun: str) -> socket.socket:
         if noun not in self._links:
@@ -123,6 +146,24 @@ class Preloaded:
                 )
             self._links[noun] = ours
         return self._links[noun]
+
+
+def _parsed(command: list[str]) -> Program | None:
+    safe_path = command[1] == "-P"
+    option, module, *arguments = command[1 + safe_path :]
+    place = _PROGRAMS.get(module)
+    if (command[0], option) != (sys.executable, "-m") or place is None:
+        return None
+    noun = arguments[place]
+    return Program(module, arguments, safe_path, noun) if noun in MODULES else None
+
+
+def _input_of(wanted: int | None, text: bool) -> tuple[int, Any]:
+    """Return the process's standard input, and our end of it if it is a pipe."""
+    if wanted != subprocess.PIPE:
+        return os.open(os.devnull, os.O_RDONLY), None
+    theirs, ours = os.pipe()
+    return theirs, os.fdopen(ours, "w", encoding="utf-8") if text else os.fdopen(ours, "wb")
 
 
 def _may_fork(environment: Mapping[str, str]) -> bool:
@@ -147,40 +188,45 @@ def _set_subreaper(wanted: bool) -> None:
 def _received(link: socket.socket, size: int) -> bytes:
     found = b""
     while len(found) < size:
-        more = link.recv(min(size - len(found), _MAX_REQUEST))
+        more = link.recv(min(size - len(found), _MAX_READ_BYTES))
         if not more:
             raise ConnectionError("the process that imports our modules ended")
         found += more
     return found
 
 
-def _serve(link: socket.socket) -> list[str]:
-    """Fork for each request. Returns the arguments of the command, in its process."""
+def _serve(link: socket.socket) -> str:
+    """Fork for each request. In the new process, returns the module to run."""
     while True:
-        head, descriptors, _, _ = socket.recv_fds(link, 8, 3)
+        head, descriptors, _, _ = socket.recv_fds(link, _NUMBER_BYTES, 3)
         if not head:
             os._exit(0)
-        request = _received(link, int.from_bytes(head + _received(link, 8 - len(head)), "big"))
+        head += _received(link, _NUMBER_BYTES - len(head))
+        request = _received(link, int.from_bytes(head, "big"))
         told, tell = os.pipe()
         between = os.fork()
         if between == 0:
             pid = os.fork()
             if pid:
-                os.write(tell, pid.to_bytes(8, "big"))
+                os.write(tell, pid.to_bytes(_NUMBER_BYTES, "big"))
                 os._exit(0)
             for descriptor in (told, tell, link.detach()):
                 os.close(descriptor)
-            arguments, environment, folder = json.loads(request)
+            module, arguments, safe_path, folder, session, environment = json.loads(request)
+            if session:
+                os.setsid()
             _become(descriptors, environment, folder)
-            return ["headworks", *arguments]
+            sys.argv = [module, *arguments]
+            if not safe_path:
+                sys.path.insert(0, folder)
+            return str(module)
         os.waitpid(between, 0)  # only now has the process its new parent
-        link.sendall(os.read(told, 8))
+        link.sendall(os.read(told, _NUMBER_BYTES))
         for descriptor in (told, tell, *descriptors):
             os.close(descriptor)
 
 
 def _become(descriptors: list[int], environment: dict[str, str], folder: str) -> None:
-    os.setsid()
     for target, descriptor in enumerate(descriptors):
         os.dup2(descriptor, target)
         os.close(descriptor)
@@ -204,13 +250,12 @@ def _unbuffered(descriptor: int) -> io.TextIOWrapper:
 def _main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     link = socket.socket(fileno=int(sys.argv[1]))
-    for module in ("headworks._cli.main", f"headworks._cli.{sys.argv[2]}", *MODULES[sys.argv[2]]):
+    for module in (*_ALL, f"headworks._cli.{sys.argv[2]}", *MODULES[sys.argv[2]]):
         importlib.import_module(module)
     assert threading.active_count() == 1, "a module started a thread: its locks would be forked"
     gc.collect()
     gc.freeze()
-    sys.argv = _serve(link)
-    runpy.run_module("headworks._cli", run_name="__main__", alter_sys=False)
+    runpy.run_module(_serve(link), run_name="__main__")
 
 
 if __name__ == "__main__":

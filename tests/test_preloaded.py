@@ -33,12 +33,6 @@ def start(*options: str, env: dict[str, str] | None = None) -> child_process.Ser
     return child_process.start(["broker", "start", "--listen", "127.0.0.1:0", *options], env=env)
 
 
-def descriptor_of(link: Path) -> str:
-    """A pipe, a socket, or a file, by its name if it has one."""
-    to = os.readlink(link)
-    return "a deleted file" if to.endswith("(deleted)") else Path(to.partition(":")[0]).name
-
-
 def facts(pid: int) -> dict[str, object]:
     """What a process has from the one that started it."""
     folder = Path(f"/proc/{pid}")
@@ -50,7 +44,12 @@ def facts(pid: int) -> dict[str, object]:
         "parent": int(stat[1]),
         "session": int(stat[3]) == pid,
         "folder": os.readlink(folder / "cwd"),
-        "descriptors": sorted(descriptor_of(one) for one in (folder / "fd").iterdir()),
+        # Files come and go. A pipe or a socket too many would keep another process waiting.
+        "pipes": sorted(
+            kind
+            for one in (folder / "fd").iterdir()
+            if (kind := os.readlink(one).partition(":")[0]) in {"pipe", "socket"}
+        ),
         "limits": (folder / "limits").read_text(),
         "signals": [line for line in (folder / "status").read_text().split("\n") if "Sig" in line],
         "path": environment.get(b"PATH"),
