@@ -10,7 +10,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import threading
 from collections.abc import Callable
@@ -61,6 +60,13 @@ class Attempts:
     def retry(self, handler: Handler, message: Message[Any], error: Exception) -> Ending:
         """Attempt a message again whose first attempt raised."""
         failure = self._attempt(handler, [message], error)
+        return HANDLED if failure is None else self.ending(handler, message, *failure)
+
+    async def retry_async(
+        self, handler: Handler, message: Message[Any], error: Exception
+    ) -> Ending:
+        """Do what `retry` does, but let the event loop run meanwhile."""
+        failure = await self._attempt_async(handler, [message], error)
         return HANDLED if failure is None else self.ending(handler, message, *failure)
 
     async def handle_async(self, handler: Handler, messages: list[Message[Any]]) -> list[Ending]:
@@ -129,24 +135,27 @@ class Attempts:
                 raise StoppedError
 
     async def _attempt_async(
-        self, handler: Handler, messages: list[Message[Any]]
+        self, handler: Handler, messages: list[Message[Any]], error: Exception | None = None
     ) -> _Failure | None:
         attempt = 0
         while True:
             attempt += 1
             try:
+                if error is not None:  # of a first attempt that the caller made
+                    raise error
                 await self._call_async(handler, messages)
-            except Exception as error:
-                pause = self._pause(handler, messages[0], attempt, error)
+            except Exception as raised:
+                pause = self._pause(handler, messages[0], attempt, raised)
                 if pause is None:
-                    return error, attempt
+                    return raised, attempt
+                error = None
             else:
                 return None
             await self._sleep(pause)
 
     async def _call_async(self, handler: Handler, messages: list[Message[Any]]) -> None:
         given = messages if handler.batch is not None else messages[0]
-        if inspect.iscoroutinefunction(handler.function):
+        if handler.is_async:
             await handler.function(given)
             return
         pool = self._pools.get(handler)

@@ -2,16 +2,18 @@
 
 Rules: a message is counted when it is processed, in a memory-mapped file. If the process is killed,
 the next one publishes its counts. A message that is processed twice is counted twice, because that
-is what happened. The audit topic itself is not counted. The id of the reader's own schema is looked
-up with the first message. A registry that does not answer never delays messages for long: the
-schema counts as unregistered until it does.
+is what happened. The audit topic itself is not counted. The ids of the reader's own schemas are
+looked up before the first message counts. A registry that does not answer never delays messages for
+long: a schema counts as unregistered until a thread of ours finds it. An event loop never waits.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from headworks.codec import event_type
 from headworks.errors import HeadworksError
 from headworks.registry_client._schema_ids import EventSchemaIds
 
-_LOOKUP_PAUSE_SECONDS = 60.0  # after a lookup of the reader's schema that failed
+_LOOKUP_PAUSE_SECONDS = 60.0  # after a lookup of the readers' schemas
 
 
 class AuditTier:
@@ -49,9 +51,9 @@ class AuditTier:
         folder = Path(state_dir or default_state_dir())
         self._ids = EventSchemaIds(registry, folder)
         self._classes = {event_type(cls).topic: cls for cls in events}
-        # The reader's schema id by topic, and when one that is unknown is looked up again.
-        self._readers: dict[str, int] = {}
-        self._lookups_due: dict[str, float] = {}
+        self._readers: dict[str, int] = {}  # the reader's schema id by topic
+        self.is_ready = False  # whether the registry was asked for all of them once
+        self._lookup_due = 0.0  # when it is asked for those that are unknown, in monotonic seconds
         self._last_windows: dict[str, int] = {}  # the window of the last message, by topic
         self._folder = folder / group.replace("/", "%2F")
         self._client = client
@@ -91,23 +93,27 @@ class AuditTier:
             window = self._last_windows.get(topic, 0)
             self._publisher.counters.count(topic, window, 0, SKIPPED, messages)
 
+    def look_up(self) -> None:
+        """Ask the registry for the readers' schema ids that are unknown, and wait for it."""
+        for topic, cls in self._classes.items():
+            if topic not in self._readers:
+                with suppress(HeadworksError):
+                    self._readers[topic] = self._ids.find(cls)
+        self._lookup_due = time.monotonic() + _LOOKUP_PAUSE_SECONDS
+        self.is_ready = True
+
     def _reader(self, topic: str) -> int | None:
         """Return the id of the schema that the group reads a topic with; None for dicts."""
-        cls = self._classes.get(topic)
-        if cls is None:
-            return None
         found = self._readers.get(topic)
-        if found is not None:
+        if found is not None or topic not in self._classes:
             return found
-        now = time.monotonic()
-        if now < self._lookups_due.get(topic, now):
-            return UNREGISTERED
-        try:
-            found = self._readers[topic] = self._ids.find(cls)
-        except HeadworksError:
-            self._lookups_due[topic] = now + _LOOKUP_PAUSE_SECONDS
-            return UNREGISTERED
-        return found
+        if not self.is_ready:
+            self.look_up()
+            return self._readers.get(topic, UNREGISTERED)
+        if time.monotonic() >= self._lookup_due:
+            self._lookup_due = time.monotonic() + _LOOKUP_PAUSE_SECONDS
+            threading.Thread(target=self.look_up, name="headworks-audit-ids", daemon=True).start()
+        return UNREGISTERED
 
     def close(self) -> None:
         """Publish the rest within a few seconds; the next process publishes what is left then."""

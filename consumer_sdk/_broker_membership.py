@@ -87,12 +87,6 @@ class BrokerMembership:
         self._poller = BackgroundPoll(self, self._max_busy_seconds)
 
     @property
-    def has_buffered(self) -> bool:
-        """See `Membership`."""
-        ours = self._fetched.messages
-        return bool(ours) and ours[0].error() is None and not self._application.is_elsewhere
-
-    @property
     def assignment(self) -> list[Partition]:
         """See `Membership`."""
         return [] if self.closed else self._application.use(self._assignment)
@@ -100,11 +94,31 @@ class BrokerMembership:
     def _assignment(self) -> list[Partition]:
         return [Partition(p.topic, p.partition) for p in self.client.assignment()]
 
+    def exchange(self, processed: confluent_kafka.Message | None) -> confluent_kafka.Message | None:
+        """See `Membership`."""
+        if processed is not None:
+            self.processed(processed)
+        self.calls += 1
+        # Every message takes this path, so the lock is called without a keyword.
+        if not self._turn.acquire(False):
+            return None
+        try:
+            messages = self._fetched.messages
+            if not messages or self._is_left or self._application.calls:
+                return None
+            found = messages.popleft()
+            if found.error() is not None:
+                messages.appendleft(found)
+                return None
+            self._handed_out.current = found
+            return found
+        finally:
+            self._turn.release()
+
     def next(self, timeout: float) -> confluent_kafka.Message | None:
         """See `Membership`."""
         self.calls += 1
-        # Every message takes this path, so the lock is called without a keyword.
-        if not self._turn.acquire(False) and not self._application.wait_for_turn(timeout):
+        if not self._application.wait_for_turn(timeout):
             return None
         try:
             if self._is_left:

@@ -174,13 +174,9 @@ class Consumer(LastMessage[T]):
         DamagedBatchError for a damaged record batch unless `skip_damaged` is set, and
         UnreachableError if no broker answers.
         """
-        last = self._last
-        if last is not None:  # `_mark_processed` without its calls, because every message is here
-            self._last = None
-            self._outcomes.ended[CONSUMED] += 1
-            if self._audit_tier is not None:
-                self._audit_tier.processed(last, CONSUMED)
-            self._membership.processed(last)
+        found = self._buffered()
+        if found is not None:
+            return found
         while True:
             raw = self._membership.next(timeout)
             if raw is None or raw.error() is not None:
@@ -199,13 +195,16 @@ class Consumer(LastMessage[T]):
                 return decoded
 
     async def apoll(self, timeout: float) -> Message[T] | None:
-        """Return what `poll` returns, but wait for the network in a thread.
+        """Return what `poll` returns, but wait in a thread: for brokers, registry, dead letters.
 
         If the task is cancelled, it ends when the thread returns: within half a second if the
         broker answers. The next poll returns the message that the thread fetched.
         """
+        found = self._buffered()
         deadline = time.monotonic() + timeout
-        while not self._membership.has_buffered:
+        while found is None:
+            if self._audit_tier is not None and not self._audit_tier.is_ready:
+                await asyncio.to_thread(self._audit_tier.look_up)
             turn = min(max(0.0, deadline - time.monotonic()), POLL_SECONDS)
             polling = asyncio.ensure_future(asyncio.to_thread(self.poll, turn))
             try:
@@ -216,9 +215,30 @@ class Consumer(LastMessage[T]):
                     self._membership.put_back(self._last)  # the application did not get it
                     self._last = None
                 raise
-            if found is not None or time.monotonic() >= deadline:
-                return found
-        return self.poll(max(0.0, deadline - time.monotonic()))
+            if time.monotonic() >= deadline:
+                break
+        return found
+
+    def _buffered(self) -> Message[T] | None:
+        """Return the next message if that needs no waiting; the previous one is processed then."""
+        last = self._last
+        if last is not None:  # `_mark_processed` without its calls, because every message is here
+            self._last = None
+            self._outcomes.ended[CONSUMED] += 1
+            if self._audit_tier is not None:
+                self._audit_tier.processed(last, CONSUMED)
+        raw = self._membership.exchange(last)
+        if raw is None:
+            return None
+        found: Message[T] | None = None
+        try:
+            found = self._decoders.known_message(raw)
+        finally:
+            if found is None:
+                self._membership.put_back(raw)  # `poll` returns to it, and may wait
+        if found is not None:
+            self._last = raw
+        return found
 
     def _retry_sources(self, redriven: dict[str, str]) -> dict[str, str]:
         """Return the topic of each retry topic that this consumer reads."""

@@ -33,7 +33,7 @@ from headworks.registry_client import RegistryClient
 from headworks.schema import parse, subject_of
 
 _NO_SCHEMA = 40403
-_BAD_DATA = (
+BAD_DATA = (
     *DATUM_ERRORS,
     ArithmeticError,
     EOFError,
@@ -42,6 +42,9 @@ _BAD_DATA = (
     StopIteration,
     TypeError,
 )
+"""The errors of a decoding function for bytes that it cannot decode."""
+Known = tuple[Decode, int, int | None]
+"""A decoding function, the id of its schema, and the schema's version."""
 
 
 class DecodeError(HeadworksError):
@@ -59,7 +62,7 @@ class Decoder:
         # Decoding function and schema id by the header of the message.
         self._decoders: dict[bytes, tuple[Decode, int]] = {}
         # The same with the schema's version, once that was asked for.
-        self._versioned: dict[bytes, tuple[Decode, int, int | None]] = {}
+        self.known: dict[bytes, Known] = {}
         # The version of each schema id in the topic's subject.
         self._versions: dict[int, int | None] = {}
         # Makes the decoding function of a writer's schema.
@@ -79,21 +82,21 @@ class Decoder:
         decode, schema_id = self._find(value)
         try:
             return decode(value, HEADER_SIZE), schema_id
-        except _BAD_DATA as error:
+        except BAD_DATA as error:
             raise self._error(value[HEADER_SIZE:], schema_id, error) from error
 
     def decode_with_version(self, value: bytes) -> tuple[Any, int, int | None]:
         """Return what `decode` returns, and the schema's version in the topic's subject."""
         head = value[:HEADER_SIZE]
-        found = self._versioned.get(head)
+        found = self.known.get(head)
         if found is None:
             event, schema_id = self.decode(value)
-            self._versioned[head] = (*self._decoders[head], self.version(schema_id))
+            self.known[head] = (*self._decoders[head], self.version(schema_id))
             return event, schema_id, self.version(schema_id)
         decode, schema_id, version = found
         try:
             return decode(value, HEADER_SIZE), schema_id, version
-        except _BAD_DATA as error:
+        except BAD_DATA as error:
             raise self._error(value[HEADER_SIZE:], schema_id, error) from error
 
     def _find(self, value: bytes) -> tuple[Decode, int]:

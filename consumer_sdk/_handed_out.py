@@ -63,11 +63,10 @@ class HandedOut:
     def store(self, client: confluent_kafka.Consumer) -> None:
         """Store the offset of the last message that was processed in each partition."""
         places: dict[Partition, TopicPartition] = {}
-        last = {}
-        while self._processed:
-            message = self._processed.popleft()
-            last[Partition(message.topic() or "", message.partition() or 0)] = message
-        for partition, message in last.items():
+        done = [self._processed.popleft() for _ in range(len(self._processed))]
+        last = {(message.topic(), message.partition()): message for message in done}
+        for message in last.values():
+            partition = Partition(message.topic() or "", message.partition() or 0)
             place = (message.offset() or 0) + 1, epoch_of(message)
             places[partition] = _place(partition, *place)
         while self._finished:  # they are behind those above

@@ -26,6 +26,7 @@ from typing import Any, TypeVar, Unpack
 from consumer_sdk._attempts import Attempts, StoppedError
 from consumer_sdk._consumer import Consumer
 from consumer_sdk._dispatch import Dispatch
+from consumer_sdk._loop import POLL_SECONDS
 from consumer_sdk._message import Message
 from consumer_sdk._options import ConsumerOptions
 from consumer_sdk._outcomes import HANDLED, no_totals
@@ -78,7 +79,8 @@ class Consumers:
         """
 
         def register(function: Callable[[Message[T]], R]) -> Callable[[Message[T]], R]:
-            handler = handler_of(traced(function), retry, policy, concurrency=concurrency)
+            is_async, spanned = inspect.iscoroutinefunction(function), traced(function)
+            handler = handler_of(spanned, retry, policy, concurrency=concurrency, is_async=is_async)
             self._register(cls, handler)
             return function
 
@@ -103,7 +105,9 @@ class Consumers:
 
         def register(function: Callable[[list[Message[T]]], R]) -> Callable[[list[Message[T]]], R]:
             limits = BatchLimits(size, seconds)
-            self._register(cls, handler_of(function, retry, policy, batch=limits))
+            is_async = inspect.iscoroutinefunction(function)
+            handler = handler_of(function, retry, policy, batch=limits, is_async=is_async)
+            self._register(cls, handler)
             return function
 
         policy = self._check(cls, then)
@@ -117,7 +121,7 @@ class Consumers:
         before = self._catch_signals()
         try:
             with suppress(StoppedError), self._open(consumer) as opened:
-                if any(inspect.iscoroutinefunction(h.function) for h in self._handlers.values()):
+                if any(handler.is_async for handler in self._handlers.values()):
                     asyncio.run(self._work_async(opened))
                 else:
                     self._work(opened)
@@ -133,7 +137,7 @@ class Consumers:
         At the end, the current message is handled first. An error of a handler is raised then.
         """
         with suppress(StoppedError):
-            async with self._open(None) as consumer:
+            async with await asyncio.to_thread(self._open, None) as consumer:
                 working = asyncio.create_task(self._work_async(consumer))
                 working.add_done_callback(_log_error)
                 try:
@@ -223,9 +227,21 @@ class Consumers:
         if self._runs_beside:
             await self._dispatch(consumer).run_async()
             return
-        async for message in self._waiting.messages_async():
+        waiting = self._waiting
+        buffered = waiting.buffered
+        while not consumer._ended:
+            message = buffered() or await waiting.next_async(POLL_SECONDS)
+            if message is None:
+                continue
             handler = self._handlers[type(message.event)]
-            (ending,) = await self._attempts.handle_async(handler, [message])
+            ending = HANDLED
+            if handler.is_async:
+                try:
+                    await handler.function(message)
+                except Exception as error:
+                    ending = await self._attempts.retry_async(handler, message, error)
+            else:
+                (ending,) = await self._attempts.handle_async(handler, [message])
             if ending is not HANDLED:
                 await asyncio.to_thread(consumer._end_last, ending)
 

@@ -27,14 +27,14 @@ class MessageLoop(ABC, Generic[T]):
     def __iter__(self) -> Iterator[Message[T]]:
         """Yield messages until `stop` or `close`."""
         while not self._ended:
-            message = self.poll(POLL_SECONDS)
+            message = self._buffered() or self.poll(POLL_SECONDS)
             if message is not None:
                 yield message
 
     async def __aiter__(self) -> AsyncIterator[Message[T]]:
         """Yield messages without blocking the event loop."""
         while not self._ended:
-            message = await self.apoll(POLL_SECONDS)
+            message = self._buffered() or await self.apoll(POLL_SECONDS)
             if message is not None:
                 yield message
 
@@ -80,6 +80,10 @@ class MessageLoop(ABC, Generic[T]):
     @abstractmethod
     async def apoll(self, timeout: float) -> Message[T] | None:
         """Return what `poll` returns."""
+
+    @abstractmethod
+    def _buffered(self) -> Message[T] | None:
+        """Return the next message if that needs no waiting."""
 
     @abstractmethod
     def commit(self) -> None:

@@ -29,16 +29,15 @@ class Membership(Protocol):
         """Call `work` with the librdkafka client, while no other thread uses it."""
 
     @property
-    def has_buffered(self) -> bool:
-        """Whether `next` returns a message without waiting."""
-
-    @property
     def closed(self) -> bool:
         """Whether this member has left its group."""
 
     @property
     def assignment(self) -> list[Partition]:
         """The partitions that this member reads now."""
+
+    def exchange(self, processed: confluent_kafka.Message | None) -> confluent_kafka.Message | None:
+        """Mark a message as processed; return the next one if `next` would without waiting."""
 
     def next(self, timeout: float) -> confluent_kafka.Message | None:
         """Return the next message or error; None if none arrives within `timeout` seconds."""

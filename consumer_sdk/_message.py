@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -80,6 +80,6 @@ def new_message(*fields: Any) -> Message[Any]:
 
     The constructor of a frozen dataclass takes three times as long, for every message.
     """
-    message = _OpenMessage(*fields)
-    message.__class__ = Message  # type: ignore[assignment]  # of the same layout
-    return cast("Message[Any]", message)
+    message: Any = _OpenMessage(*fields)
+    message.__class__ = Message  # of the same layout
+    return message  # type: ignore[no-any-return]

@@ -87,6 +87,7 @@ class Handler:
     then: OnPoison
     concurrency: int = 1
     batch: BatchLimits | None = None
+    is_async: bool = False  # whether the function returns a coroutine
 
     def __post_init__(self) -> None:
         if not isinstance(self.concurrency, int) or self.concurrency < 1:
@@ -106,7 +107,8 @@ def handler_of(
     *,
     concurrency: int = 1,
     batch: BatchLimits | None = None,
+    is_async: bool = False,
 ) -> Handler:
     """Return the handler of a function; `retry` is a policy, or one for each exception class."""
     retries = {Exception: retry} if isinstance(retry, Retry) else dict(retry or {})
-    return Handler(function, retries, then, concurrency, batch)
+    return Handler(function, retries, then, concurrency, batch, is_async)

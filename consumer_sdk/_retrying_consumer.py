@@ -6,8 +6,9 @@ is not processed meanwhile, so a member that stops leaves it to the next one.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from consumer_sdk._consumer import Consumer
@@ -61,16 +62,10 @@ class PutOff:
             if message is not None:
                 yield message
 
-    async def messages_async(self) -> AsyncIterator[Message[Any]]:
-        """Yield messages without blocking the event loop."""
-        if not self._sources:
-            async for message in self._consumer:
-                yield message
-            return
-        while not self._consumer._ended:
-            found = await self.next_async(POLL_SECONDS)
-            if found is not None:
-                yield found
+    @property
+    def buffered(self) -> Callable[[], Message[Any] | None]:
+        """A function for the next message; None if that needs waiting, or may be due later."""
+        return (lambda: None) if self._sources else self._consumer._buffered
 
     def next(self, timeout: float) -> Message[Any] | None:
         """Return the next message that is due; None if none arrives within `timeout` seconds."""
@@ -80,9 +75,12 @@ class PutOff:
 
     async def next_async(self, timeout: float) -> Message[Any] | None:
         """Do what `next` does, but let the event loop run meanwhile."""
-        self._resume_due()
+        if self._due:
+            await asyncio.to_thread(self._resume_due)
         message = await self._consumer.apoll(timeout)
-        return message if message is not None and self._is_due(message) else None
+        if message is None or message.topic not in self._sources:
+            return message
+        return message if await asyncio.to_thread(self._is_due, message) else None
 
     def _is_due(self, message: Message[Any]) -> bool:
         """Return whether a message may be handled now; pause its partition if not."""

@@ -26,21 +26,28 @@ _LOOK_EVERY_SECONDS = 1.0  # for a tracer provider that is set later
 
 
 def traced(function: _Handler[R]) -> _Handler[R]:
-    """Return a handler that runs in a span of its own; `function` itself without OpenTelemetry."""
+    """Return a handler that runs in a span of its own; `function` itself without OpenTelemetry.
+
+    For a coroutine function, the returned handler is a plain function that returns its coroutine.
+    """
     span = _span_maker()
     if span is None:
         return function
     recording = _Recording()
     if inspect.iscoroutinefunction(function):
 
-        @wraps(function)
-        async def handle_async(message: Message[Any]) -> Any:
-            if not message.headers and not recording.is_on:
-                return await function(message)
+        async def in_span(message: Message[Any]) -> Any:
             with span(message):
                 return await function(message)
 
-        return handle_async  # type: ignore[return-value]  # R is the coroutine
+        # It is no coroutine function, because a second coroutine would cost every message.
+        @wraps(function)
+        def handle_async(message: Message[Any]) -> Any:
+            if not message.headers and not recording.is_on:
+                return function(message)
+            return in_span(message)
+
+        return handle_async
 
     @wraps(function)
     def handle(message: Message[Any]) -> R:

@@ -68,6 +68,9 @@ class ReplayingConsumer(Consumer[T]):
             await asyncio.sleep(min(timeout, _PAUSED_SECONDS))
         return self.poll(0.0)
 
+    def _buffered(self) -> Message[T] | None:
+        return self.poll(0.0)
+
     @property
     def _is_paused(self) -> bool:
         """Whether the next message is of a paused partition."""

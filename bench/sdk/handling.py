@@ -122,6 +122,9 @@ def handling_bars(bench: Bench) -> None:
     """Hold our handlers to three times the rate of each peer, and to 3 us over iteration."""
     for peer in (f"{FASTSTREAM}, kafka", f"{FASTSTREAM}, confluent", AIOKAFKA, CONFLUENT):
         bench.bar(f"{WHAT}, {peer}", at_least=3, got=bench.ratio(WHAT, HANDLED, peer), unit="x")
+    for peer in (f"{FASTSTREAM}, kafka", f"{FASTSTREAM}, confluent", AIOKAFKA):
+        got = bench.ratio(WHAT, HANDLED_ASYNC, peer)
+        bench.bar(f"{WHAT} by an async handler, {peer}", at_least=3, got=got, unit="x")
     iterated, handled = bench.median(WHAT, ITERATED), bench.median(WHAT, HANDLED)
     over = None if not iterated or not handled else 1e6 / handled - 1e6 / iterated
     bench.bar("a handler over iteration", at_most=3, got=over, unit="us")

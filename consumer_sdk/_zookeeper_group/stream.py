@@ -74,13 +74,6 @@ class ZooKeeperStream:
         return self._member
 
     @property
-    def has_buffered(self) -> bool:
-        """See `Membership`."""
-        ours = self._fetched.messages
-        readable = bool(ours) and ours[0].error() is None
-        return readable and not self._handover.changed.is_set() and self._member.valid
-
-    @property
     def closed(self) -> bool:
         """See `Membership`."""
         return self._closed or self._member.closed
@@ -94,6 +87,15 @@ class ZooKeeperStream:
         """See `Membership`."""
         with self._handover.lock:
             return sorted(self._handover.reading)
+
+    def exchange(self, processed: confluent_kafka.Message | None) -> confluent_kafka.Message | None:
+        """See `Membership`."""
+        if processed is not None:
+            self.processed(processed)
+        buffer = self._fetched.messages
+        if not buffer or self._handover.changed.is_set() or not self._member.valid:
+            return None
+        return None if buffer[0].error() is not None else buffer.popleft()
 
     def next(self, timeout: float) -> confluent_kafka.Message | None:
         """See `Membership`."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import math
 import os
 import time
 import weakref
@@ -55,13 +56,17 @@ class KafkaProducer(confluent_kafka.Producer):
         _of_this_process.add(self)
 
 
-def serve(producer: confluent_kafka.Producer, seconds: float) -> None:
-    """Serve the delivery reports of a producer for up to `seconds`, in a thread of ours.
+def _threads_are_greenlets() -> bool:
+    """Return whether gevent or eventlet has patched Python.
 
-    Where gevent or eventlet has patched Python, our thread is one of its greenlets. All of them
-    would stand still while librdkafka waits, so the thread sleeps instead.
+    All greenlets would stand still while librdkafka waits, so one of ours sleeps instead.
     """
-    if (getattr(time.sleep, "__module__", "") or "").partition(".")[0] in _GREENLETS:
+    return (getattr(time.sleep, "__module__", "") or "").partition(".")[0] in _GREENLETS
+
+
+def serve(producer: confluent_kafka.Producer, seconds: float) -> None:
+    """Serve the delivery reports of a producer for up to `seconds`, in a thread of ours."""
+    if _threads_are_greenlets():
         producer.poll(0)
         time.sleep(min(seconds, _GREENLET_PAUSE_SECONDS))
     else:
@@ -75,6 +80,18 @@ class KafkaConsumer(confluent_kafka.Consumer):
         with _refusals():
             super().__init__({"check.crcs": True, **properties})
         _of_this_process.add(self)
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[confluent_kafka.Message]:
+        """Do what librdkafka's consumer does, but let other greenlets run meanwhile."""
+        if not timeout or not _threads_are_greenlets():
+            return super().consume(num_messages, timeout)
+        deadline = time.monotonic() + timeout if timeout > 0 else math.inf
+        while not (found := super().consume(num_messages, 0)):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            time.sleep(min(left, _GREENLET_PAUSE_SECONDS))
+        return found
 
 
 _of_this_process: weakref.WeakSet[KafkaProducer | KafkaConsumer] = weakref.WeakSet()

@@ -56,7 +56,8 @@ def _reading(fetches: _Fetches) -> Any:
     membership._handed_out, membership._failure = HandedOut(), None
     membership._is_held, membership._is_left, membership.polls = False, False, 0
     consumer._membership, consumer._audit_tier, consumer._last = membership, None, None
-    consumer._decoders = SimpleNamespace(message=lambda raw: f"message {raw.number}")
+    decode = lambda raw: f"message {raw.number}"  # noqa: E731
+    consumer._decoders = SimpleNamespace(message=decode, known_message=decode)
     return consumer
 
 
