@@ -156,9 +156,10 @@ def print_report(report: LoadReport, form: Format) -> None:
     seconds = ", ".join(f"{phase} {s:.1f}" for phase, s in report.seconds.items())
     if report.committed:
         more = "" if report.kind == "load" else " more than before"
-        print_status(
-            f"{report.kind} {report.number}: {report.rows:,} rows{more}; seconds: {seconds}"
-        )
+        done = f"{report.rows:,} rows{more}"
+        if report.kind == "rebuild":
+            done = "all rows are in the latest schema"
+        print_status(f"{report.kind} {report.number}: {done}; seconds: {seconds}")
     else:
         print_status(f"nothing to do since load {report.number}; seconds: {seconds}")
     if report.compacted is not None:

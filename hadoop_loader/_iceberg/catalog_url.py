@@ -10,6 +10,9 @@ from headworks.errors import UsageError
 
 CATALOG = "headworks"
 PROPERTY_PREFIX = f"spark.sql.catalog.{CATALOG}."
+# The warehouse's lock admits one writer. Hive's own lock would outlive a killed loader by minutes,
+# and a metastore from Spark's jars has none.
+_HIVE_TABLES = {"table-default.engine.hive.lock-enabled": "false"}
 
 
 def catalog_properties(url: str, location: str) -> dict[str, str]:
@@ -22,7 +25,7 @@ def catalog_properties(url: str, location: str) -> dict[str, str]:
     if url.startswith(("http://", "https://")):
         return {"type": "rest", "uri": url}
     if url.startswith("thrift://"):
-        return {"type": "hive", "uri": url, "warehouse": location}
+        return {"type": "hive", "uri": url, "warehouse": location, **_HIVE_TABLES}
     if url == "glue":
         return {"type": "glue"}
     raise UsageError(

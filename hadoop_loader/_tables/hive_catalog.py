@@ -36,6 +36,7 @@ _DAYS_PER_STATEMENT = 400
 # The metastore keeps comments in columns of 256 characters, as Java counts them.
 _MAX_COMMENT_CHARACTERS = 250
 SELF_TEST_TABLE = "headworks_self_test"
+_TYPES_REFUSED = "types incompatible"  # Hive's words
 
 
 class HiveCatalog:
@@ -198,7 +199,16 @@ class HiveCatalog:
         schema = {"type": "struct", "fields": [_spark_column(c) for c in columns]}
         type_ = jvm.org.apache.spark.sql.types.DataType.fromJson(json.dumps(schema))
         catalog = self._spark._jsparkSession.sharedState().externalCatalog()
-        catalog.alterTableDataSchema(database, name, type_)
+        try:
+            catalog.alterTableDataSchema(database, name, type_)
+        except Exception as error:  # Spark's, which quotes the metastore
+            if _TYPES_REFUSED not in str(error):
+                raise
+            raise UsageError(
+                f"the metastore refuses to change column types (table {name}): it runs with "
+                "hive.metastore.disallow.incompatible.col.type.changes=true, Hive's default",
+                fix="set it to false in the metastore's hive-site.xml, and restart the metastore",
+            ) from None
         self._spark.catalog.refreshTable(f"{quoted(database)}.{quoted(name)}")
 
     def _sql(self, statement: str) -> Any:

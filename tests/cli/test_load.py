@@ -77,7 +77,11 @@ def test_a_load_tells_of_its_compaction(capsys: pytest.CaptureFixture[str], tmp_
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [("load", "load 7: 0 rows; "), ("rewind", "rewind 7: 0 rows more than before; ")],
+    [
+        ("load", "load 7: 0 rows; "),
+        ("rewind", "rewind 7: 0 rows more than before; "),
+        ("rebuild", "rebuild 7: all rows are in the latest schema; "),
+    ],
 )
 def test_what_puts_rows_in_the_place_of_others_tells_the_difference(
     kind: str, words: str, capsys: pytest.CaptureFixture[str]

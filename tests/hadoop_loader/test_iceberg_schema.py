@@ -148,7 +148,9 @@ def test_the_day_is_of_the_event_time_and_else_of_the_record() -> None:
 
 def test_urls_of_catalogs() -> None:
     assert catalog_properties("https://x/y", "file:///w")["type"] == "rest"
-    assert catalog_properties("thrift://x:1", "file:///w")["warehouse"] == "file:///w"
+    hive = catalog_properties("thrift://x:1", "file:///w")
+    assert hive["warehouse"] == "file:///w"
+    assert hive["table-default.engine.hive.lock-enabled"] == "false"
     assert catalog_properties("jdbc:sqlite:/x", "file:///w")["uri"] == "jdbc:sqlite:/x"
     assert catalog_properties("glue", "file:///w") == {"type": "glue"}
     with pytest.raises(UsageError, match="'hadoop' is no Iceberg catalog"):

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hadoop_loader import WarehouseConfig
-from hadoop_loader._commit.commit_log import CommitLog
-from hadoop_loader._commit.transaction import LoaderContext
 from hadoop_loader._fetch.position import RewindPosition
-from hadoop_loader._iceberg.java_tables import IcebergTables
-from hadoop_loader._iceberg.publisher import SnapshotPublisher
 from hadoop_loader._operations.compact import Compaction
 from hadoop_loader._operations.erase import Erase, EraseCondition
 from hadoop_loader._operations.load import Load
 from hadoop_loader._operations.rewind import Rewind
-from hadoop_loader._spark.errors import iceberg_error
 from hadoop_loader._spark.session import start_session, stop_session
 from hadoop_loader._tables.hive_catalog import HiveCatalog
 from tests.evolution import value_of
-from tests.hadoop_loader.memory import World, encoded
+from tests.hadoop_loader.memory import encoded
 from tests.hadoop_loader.test_decode import same
 from tests.hadoop_loader.test_loading import DAY, V1, V2, Killed, click, killer
 from tests.hadoop_loader.test_views import chain
 from tests.interop import iceberg
+from tests.interop.published import Published
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(600)]
 
@@ -45,48 +40,17 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         stop_session(spark)
 
 
-class Published:
-    """A warehouse in this process, and its Iceberg catalog."""
-
-    def __init__(self, session: Any, folder: Path) -> None:
-        self.world = World(folder / "ware house%20")
-        self.database = folder / "iceberg.db"
-        self._session = session
-
-    def context(self, **changes: Any) -> LoaderContext:
-        context = self.world.context(**changes)
-        state, root = self.world.root / "_headworks", self.world.root
-        url = f"jdbc:sqlite:{self.database}"
-        publisher = SnapshotPublisher(
-            url,
-            lambda: IcebergTables(self._session, url, iceberg.NAMESPACE, f"file://{root}/_iceberg"),
-            log := CommitLog(state),
-            root,
-            state,
-            context.on_step,
-            iceberg_error,
-        )
-        return replace(context, log=log, snapshots=publisher)
-
-    def load(self, **changes: Any) -> None:
-        """Load, and rewrite what Iceberg cannot show."""
-        context = self.context(**changes)
-        assert not Load(context).run().refused
-        assert context.snapshots is not None
-        for topic in sorted(context.snapshots.outdated):
-            Compaction(context, every=True).run(topic)
-        assert not context.snapshots.problems
-
-    def table(self, name: str = "clicks") -> Any:
-        return iceberg.pyiceberg_table(self.database, name)
-
-    def numbers(self, reader: str = "pyiceberg") -> list[int]:
-        return sorted(row["n"] for row in READERS[reader](self.table()))
-
-
 @pytest.fixture
 def published(session: Any, tmp_path: Path) -> Published:
-    return Published(session, tmp_path)
+    return Published(session, tmp_path, f"jdbc:sqlite:{tmp_path}/iceberg.db")
+
+
+def table_of(published: Published, name: str = "clicks") -> Any:
+    return iceberg.pyiceberg_table(Path(published.url.removeprefix("jdbc:sqlite:")), name)
+
+
+def numbers(published: Published, reader: str = "pyiceberg") -> list[int]:
+    return sorted(row["n"] for row in READERS[reader](table_of(published)))
 
 
 @pytest.mark.timeout(900)  # of 12, 36 tables are published, and 12 views made
@@ -110,7 +74,7 @@ def test_generated_histories_read_as_their_views(
         query = "SELECT * EXCEPT (_partition, datepartition), _partition AS _topic_partition"
         query += f" FROM views.{topic} ORDER BY _offset"
         view = session.sql(query).toArrow().to_pylist()
-        table = published.table(topic)
+        table = table_of(published, topic)
         for reader, rows in READERS.items():
             found = rows(table)
             assert [row["_offset"] for row in found] == [*range(12)], (topic, reader)
@@ -125,7 +89,7 @@ def test_snapshots_name_their_commit_and_a_filter_on_the_event_time_reads_its_da
     for n in range(6):
         click(published.world, n, at=n * DAY)
         published.load()
-    table = published.table()
+    table = table_of(published)
     snapshots = table.metadata.snapshots
     assert [one.summary.operation.value for one in snapshots] == ["append"] * 6
     assert [one.summary["headworks.load"] for one in snapshots] == [*"123456"]
@@ -164,10 +128,10 @@ def test_killed_loaders_leave_snapshots_that_can_be_read(published: Published, s
             left -= {0}
         with pytest.raises(Killed):
             job(published.context(on_step=killer(step)))
-        assert set(published.numbers()) <= left | {0}
+        assert set(numbers(published)) <= left | {0}
         published.load()
-        assert published.numbers() == sorted(left)
-    assert published.numbers("duckdb") == sorted(left)
+        assert numbers(published) == sorted(left)
+    assert numbers(published, "duckdb") == sorted(left)
 
 
 def test_replaced_files_go_after_their_snapshots(published: Published) -> None:
@@ -178,18 +142,18 @@ def test_replaced_files_go_after_their_snapshots(published: Published) -> None:
         published.load()
     click(world, 3, schema=V2, schema_id=world.register("clicks", V2))
     published.load()
-    before = {task.file.file_path for task in published.table().scan().plan_files()}
+    before = {task.file.file_path for task in table_of(published).scan().plan_files()}
     Compaction(published.context(), min_small_files=2).run()
-    snapshots = published.table().metadata.snapshots
+    snapshots = table_of(published).metadata.snapshots
     assert snapshots[-1].summary.operation.value == "replace"
     assert all(Path(uri.removeprefix("file://")).exists() for uri in before)
     published.load(now=lambda: 9000.0)
     assert not any(Path(uri.removeprefix("file://")).exists() for uri in before)
-    assert [one.summary["headworks.kind"] for one in published.table().metadata.snapshots] == [
+    assert [one.summary["headworks.kind"] for one in table_of(published).metadata.snapshots] == [
         "compact"
     ]
-    assert published.numbers("duckdb") == [0, 1, 2, 3]
-    assert [row["how"] for row in iceberg.duckdb_rows(published.table())] == [
+    assert numbers(published, "duckdb") == [0, 1, 2, 3]
+    assert [row["how"] for row in iceberg.duckdb_rows(table_of(published))] == [
         *["mouse"] * 3,
         "touch",
     ]
