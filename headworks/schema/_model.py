@@ -132,6 +132,7 @@ class Field:
     props: Mapping[str, Json] = field(default_factory=dict)
     pointer: str = ""
     shared: bool = False
+    validated: bool = False  # by a strict text
 
     @property
     def has_default(self) -> bool:

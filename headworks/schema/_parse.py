@@ -81,7 +81,8 @@ def parse(
 
     `shared` makes many versions of one schema cheap to hold and to compare. A field without named
     types is the node of an earlier text that has the same field at the same place. Lenient texts
-    add theirs. A strict text is still validated and adds none, because it is only proposed.
+    add theirs. A strict text adds none, because it is only proposed; a field that another strict
+    text had is valid.
     """
     value = decode(source) if isinstance(source, str) else source
     return _Parser(dict(references or {}), strict, shared).schema(value, "", base, 0)
@@ -254,8 +255,13 @@ class _Parser:
         key = (at, marshal.dumps(value, 2))
         known = self.shared.get(key)
         if self.strict:
+            if known is not None and known.validated:
+                return known
             own = self._field(value, namespace, at, depth)
-            return own if known is None else known
+            if known is None:
+                return own
+            known.validated = True
+            return known
         if known is None:
             before = self.touched
             known = self._field(value, namespace, at, depth)

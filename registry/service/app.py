@@ -107,7 +107,13 @@ def create_app(
         Deleter(database),
         SubjectSettings(database),
     )
-    for router in (subjects, schemas, compatibility, settings, contexts_and_health):
+    for router in (
+        compatibility,
+        subjects,
+        schemas,
+        settings,
+        contexts_and_health,
+    ):  # busiest first
         app.include_router(router.router)
     describe(app)
     serve_page(app)

@@ -63,14 +63,17 @@ async def _json_object(request: Request) -> JsonObject:
     if not data:
         raise ServiceError(422, 422, "the request has no body: send a JSON object")
     try:
+        text = _decoded(bytes(data), _charset(parameters))
         value = json.loads(
-            _decoded(bytes(data), _charset(parameters)),
+            text,
             parse_constant=_no_constant,
             parse_float=_finite,
             parse_int=integer,
         )
-        # JSON allows a lone surrogate, but UTF-8 does not: it could not be stored or returned.
-        json.dumps(value, ensure_ascii=False).encode()
+        # JSON allows a lone surrogate, but UTF-8 does not: it could not be stored or returned. It
+        # must be an escape, but in a charset that has surrogates.
+        if "\\u" in text or not text.isascii():
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise refusals.bad_request("the body is nested too deeply") from None
     except ValueError as error:

@@ -97,7 +97,11 @@ def test_what_is_proposed_is_validated_and_adds_no_shared_field() -> None:
     assert len(shared) == 2
     with pytest.raises(SchemaError, match="is not a value of type int"):
         parse(wrong, shared=shared)
+    # A valid field is validated once; the same field with a wrong default is another one.
+    with pytest.raises(SchemaError, match="is not a value of type int"):
+        parse(text_of(record('good:int="x"')), shared=shared)
     right = cast(Record, parse(text_of(record("good:int=0", "other:int=0")), shared=shared))
+    assert right.fields[0].validated
     assert [one.shared for one in right.fields] == [True, False]
     assert len(shared) == 2
 

@@ -68,6 +68,10 @@ LARGE: dict[str, tuple[str, int]] = {
     "unions": (deep_text("[", "]", 150), 42209),
     "fields": (text_of(wide(10_001)), 42209),
     "a name": (text_of({"type": "fixed", "size": 1, "name": "n" * 1001}), 42209),
+    "an escaped name": (
+        text_of({"type": "fixed", "size": 1, "name": 'n"' * 600}),
+        42209,
+    ),
     "a symbol": (text_of({"type": "enum", "name": "E", "symbols": ["s" * 1001]}), 42209),
     "characters": ('"' + " " * 1_000_000 + 'int"', 42209),
     "a deep attribute": (

@@ -156,7 +156,7 @@ class _Fire:
         while time.monotonic() < end or len(self.report.events) < len(evils):
             time.sleep(self.chance.random() * 0.6)
             unseen = [evil for evil in evils if evil[1] not in self.report.events]
-            overdue = time.monotonic() >= end
+            overdue = bool(unseen) and time.monotonic() >= end
             _, what, do = self.chance.choice(unseen if overdue else turns)
             if do() is not False:
                 self.report.events[what] = self.report.events.get(what, 0) + 1

@@ -213,7 +213,8 @@ class _Campaign:
         while time.monotonic() < end or len(self.report.events) < len(evils):
             time.sleep(self.chance.random())
             unseen = [evil for evil in evils if evil[1] not in self.report.events]
-            _, what, do = self.chance.choice(unseen if time.monotonic() >= end else turns)
+            overdue = bool(unseen) and time.monotonic() >= end
+            _, what, do = self.chance.choice(unseen if overdue else turns)
             do()
             self.report.events[what] += 1
             self.look(settled=self.chance.random() < 0.5)
