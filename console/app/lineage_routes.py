@@ -1,14 +1,22 @@
-"""The page of a topic's lineage."""
+"""The pages of lineage: of one topic, and of all."""
 
 from __future__ import annotations
 
+import time
+
 from headworks._audit.results import Contribution
+from headworks._audit.usage import CountedUse
 from headworks._console.app.commands import curl
 from headworks._console.app.page import Page
 from headworks._console.app.reader_names import has_hidden_readers, readers_for
 from headworks._console.app.request import PageNotFoundError, PageRequest
 from headworks._console.views.groups import topic_consumers
-from headworks._console.views.lineage import lineage_page
+from headworks._console.views.lineage import (
+    LineageLine,
+    lineage_overview,
+    lineage_page,
+    producer_names,
+)
 from headworks.errors import UnreachableError
 
 
@@ -30,6 +38,35 @@ def lineage(request: PageRequest) -> Page:
     )
     states = (broker.state, registry.state, groups.state, audit.state, loads.state)
     return Page("lineage.html", f"Lineage of {topic}", view, curl(request.http), states)
+
+
+def lineage_of_all(request: PageRequest) -> Page:
+    """Show the producers, readers, and table of each topic."""
+    sources, sees = request.sources, request.visibility
+    broker, groups = sources.topics.latest, sources.groups.latest
+    audit, loads = sources.audit.latest, sources.loads.latest
+    uses, now = _uses(request), time.time_ns() // 1_000_000
+
+    def line(topic: str, internal: bool) -> LineageLine:
+        return LineageLine(
+            topic,
+            internal,
+            producer_names(uses, topic, now),
+            topic_consumers(topic, readers_for(request, topic), groups.value, sees),
+            has_hidden_readers(request, topic),
+            loads.value.by_topic.get(topic) if loads.value else None,
+        )
+
+    view = lineage_overview(broker.value, request.list_query(), sees, line)
+    states = (broker.state, groups.state, audit.state, loads.state)
+    return Page("lineage_overview.html", "Lineage", view, curl(request.http), states)
+
+
+def _uses(request: PageRequest) -> list[CountedUse]:
+    try:
+        return request.sources.audits.uses()
+    except UnreachableError:  # said by the state of the audit, beside what is known without it
+        return []
 
 
 def _contributions(request: PageRequest, topic: str) -> list[Contribution]:

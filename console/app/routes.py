@@ -13,7 +13,7 @@ from headworks._console.app.audit_routes import audit, audits, home, usage, wind
 from headworks._console.app.chart_routes import charts, charts_of_group, span_of
 from headworks._console.app.commands import gate_command, headworks
 from headworks._console.app.dead_letter_routes import dead_letters
-from headworks._console.app.lineage_routes import lineage
+from headworks._console.app.lineage_routes import lineage, lineage_of_all
 from headworks._console.app.load_routes import loads, quarantine, run, table
 from headworks._console.app.message_routes import message, messages
 from headworks._console.app.page import Page
@@ -194,6 +194,7 @@ SCREENS: Final[dict[str, Callable[[PageRequest], Page]]] = {
     "/search": search_everything,
     "/topics/{topic}/charts": charts,
     "/topics/{topic}/lineage": lineage,
+    "/lineage": lineage_of_all,
     "/topics/{topic}/dead-letters": dead_letters,
     "/topics/{topic}/messages": messages,
     "/topics/{topic}/messages/{partition}/{offset}": message,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headworks._audit.store import AuditStore
     from headworks._audit.store.samples import SampleKind, SampleSeries
     from headworks._audit.thresholds import Thresholds
-    from headworks._audit.usage import SubjectUsage
+    from headworks._audit.usage import CountedUse, SubjectUsage
     from headworks._audit.usage_reader import AskReaders
     from headworks.registry_client import RegistryClient
 
@@ -143,6 +143,16 @@ class AuditReader:
             return {
                 name: read_samples(store, kind, name, since=since, until=until) for name in names
             }
+
+    def uses(self) -> list[CountedUse]:
+        """Return the uses of all schemas: who wrote and read each topic, and when last."""
+        store = self._opened()
+        if store is None:
+            return []
+        from headworks._audit.store.schema_uses import schema_uses
+
+        with _database_errors():
+            return schema_uses(store)
 
     def producers(self, topic: str) -> list[str]:
         """Return the applications that sent messages of the topic's newest windows."""

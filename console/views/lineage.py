@@ -1,22 +1,28 @@
-"""The lineage of a topic: who writes it, who reads it, and the table that it is loaded into.
+"""The lineage of topics: who writes each, who reads it, and the table that it is loaded into.
 
-Rules: pure. Producers are those that counted into the topic's newest windows: a client without the
-SDK is not known. Readers are groups with committed offsets, and consumers that are declared.
+Rules: pure. Producers of one topic are those that counted into its newest windows. The overview has
+those that reported in the last week. A client without the SDK is not known. Readers are groups with
+committed offsets, and consumers that are declared.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from headworks._audit.results import Contribution
+from headworks._audit.usage import CountedUse
 from headworks._console.sources.loads import LoadedTable
 from headworks._console.sources.subjects import SubjectRow
+from headworks._console.sources.topics import TopicsSnapshot
 from headworks._console.views.groups import TopicConsumer
+from headworks._console.views.paging import ListPage, ListQuery, list_page
+from headworks._console.views.visibility import CanSee
 
 PRODUCER_TIER = "producer"
 _MIRROR_PREFIX = "mirror:"
+_RECENT_MS = 7 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +86,51 @@ def lineage_page(
         hidden_readers,
         table,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LineageLine:
+    """A topic in the overview, with the names of its producers, its readers, and its table."""
+
+    topic: str
+    internal: bool
+    producers: tuple[str, ...]  # applications, and `mirror NAME`
+    readers: tuple[TopicConsumer, ...]
+    hidden_readers: bool
+    table: LoadedTable | None
+
+
+@dataclass(frozen=True, slots=True)
+class LineageOverview:
+    """The visible topics; `known` is False before the broker has answered once."""
+
+    known: bool
+    part: ListPage[LineageLine]
+
+
+def lineage_overview(
+    topics: TopicsSnapshot | None,
+    query: ListQuery,
+    can_see: CanSee,
+    line: Callable[[str, bool], LineageLine],
+) -> LineageOverview:
+    """Return the requested page of the overview; `line` returns that of a topic."""
+    rows = topics.rows.values() if topics else ()
+    seen = [row for row in rows if can_see.topic(row.topic)]
+    part = list_page(seen, query, lambda row: row.topic, lambda row: (row.internal, row.topic))
+    lines = tuple(line(row.topic, row.internal) for row in part.rows)
+    shown = ListPage(lines, part.total, part.page, part.pages, part.q, part.sort)
+    return LineageOverview(topics is not None, shown)
+
+
+def producer_names(uses: Iterable[CountedUse], topic: str, now_ms: int) -> tuple[str, ...]:
+    """Return the names of the programs that wrote a topic in the last week."""
+    names = set()
+    for use in uses:
+        if use.topic != topic or use.last_sent < now_ms - _RECENT_MS:
+            continue
+        if use.tier == PRODUCER_TIER:
+            names.add(use.application)
+        elif use.tier.startswith(_MIRROR_PREFIX):
+            names.add(f"mirror {use.tier.removeprefix(_MIRROR_PREFIX)}")
+    return tuple(sorted(names - {""}))

@@ -1,6 +1,7 @@
 """`python -m tests.console.screenshots [FOLDER]`: the pictures of docs/, made from a real console.
 
-It stages the demo's events in a running installation and photographs every screen.
+It stages the demo's events in a running installation and photographs the screens of docs/. With
+`--every`, it photographs every screen, at each width and by day and night, for somebody to look at.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from playwright.sync_api import Browser
 
 from tests.console.browser import browsing
 from tests.console.fetch import Fetch
+from tests.console.screens import SCREENS as EVERY
+from tests.console.screens import address
 from tests.console.stage import staged
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "images"
@@ -31,6 +34,7 @@ BREAKING = (
     Path(__file__).parent.parent.parent / "cli" / "demo" / "changes" / "flights-breaking.avsc"
 )
 WIDTH, HEIGHT = 1440, 900
+WIDTHS = (WIDTH, 768, 375)  # of a desk, a tablet, and a phone
 
 
 def shoot(browser: Browser, url: str, folder: Path) -> None:
@@ -66,6 +70,27 @@ def shoot(browser: Browser, url: str, folder: Path) -> None:
         context.close()
 
 
+def shoot_everything(browser: Browser, url: str, folder: Path) -> None:
+    """Photograph whole pages: every screen at every width, by day and by night."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fetch = Fetch(url)
+    fetch.until("/topics.json", lambda data: data["known"])
+    fetch.until("/groups.json", lambda data: data["known"])
+    for scheme in ("light", "dark"):
+        for width in WIDTHS:
+            context = browser.new_context(
+                viewport={"width": width, "height": HEIGHT},
+                color_scheme=scheme,
+            )
+            page = context.new_page()
+            for path in EVERY:
+                name = path.partition("?")[0].strip("/").replace("/", "-") or "home"
+                page.goto(url + address(path, fetch))
+                page.wait_for_load_state("load")
+                page.screenshot(path=folder / f"{name}-{width}-{scheme}.png", full_page=True)
+            context.close()
+
+
 def _settled(health: Any) -> bool:
     cells = [cell for row in health["part"]["rows"] for cell in row["cells"]]
     return bool(cells) and not [cell for cell in cells if cell["grade"] == 2]
@@ -78,13 +103,15 @@ def _partition_of(fetch: Fetch, topic: str) -> int:
 
 def main() -> None:
     """Make the pictures."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS
+    words = [word for word in sys.argv[1:] if word != "--every"]
+    every = len(words) < len(sys.argv) - 1
+    folder = Path(words[0]) if words else DOCS
     with (
         tempfile.TemporaryDirectory(prefix="console-stage-") as home,
         staged(Path(home), limit=400) as stage,
         browsing() as browser,
     ):
-        shoot(browser, stage.url, folder)
+        (shoot_everything if every else shoot)(browser, stage.url, folder)
     sys.stderr.write(f"written to {folder}\n")
 
 

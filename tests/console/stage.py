@@ -238,7 +238,13 @@ def _load(stack: RunningStack, folder: Path) -> None:
             assert latest is not None
             key = log.schemas.put(latest.text)
             projection = [number, latest.version, latest.id, key]
-            tables[topic] = TableState(table_name(topic), subject_of(topic), [projection])
+            tables[topic] = TableState(
+                *(table_name(topic), subject_of(topic), [projection]),
+                rows=len(messages),
+                files=1,
+                load=number,
+                loaded_ms=int(time.time() * 1000),
+            )
             offsets[topic] = {str(p): high for p, (_, high) in bounds.items()}
             found[topic] = _topic_commit(bounds, messages, latest.version)
         created = int(time.time() * 1000)

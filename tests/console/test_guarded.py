@@ -124,9 +124,11 @@ def test_what_may_not_be_seen_is_not_saved_nor_found(guarded: Fetch) -> None:
     assert guarded("/topics/flights/messages.csv", headers=ada).status == 200
     for word in ("weather", "archive", "signups"):
         assert guarded(f"/search.json?q={word}", headers=ada).json["data"]["found"] == []
-    lineage = guarded("/topics/flights/lineage", headers=ada).body
-    assert "archive-export" not in lineage
-    assert "and groups that you may not see" in lineage
+    for path in ("/topics/flights/lineage", "/lineage"):
+        lineage = guarded(path, headers=ada).body
+        assert "archive-export" not in lineage
+        assert "and groups that you may not see" in lineage
+        assert "weather" not in lineage
 
 
 def test_no_page_names_a_path_of_the_consoles_machine(guarded: Fetch, stage: Stage) -> None:
