@@ -291,7 +291,7 @@ def _notes(one: SchemaFile, baseline: Baseline, history: SubjectHistory | None) 
         return
     count = len(history.versions)
     held = f"{history.governance.level}, policy {history.governance.policy}"
-    yield f"held against {count} version{'s' * (count != 1)} of {baseline.name} ({held})"
+    yield f"compared with {count} version{'s' * (count != 1)} of {baseline.name} ({held})"
     if history.path is not None and Path(history.path).name != Path(one.path).name:
         yield f"renamed: the file was {history.path}"
     elif history.path is not None and not Path(one.path).resolve().as_posix().endswith(

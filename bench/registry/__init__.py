@@ -1,7 +1,8 @@
 """The registry: reads by id, look-ups in the client, registrations, checks of compatibility.
 
 The server is the one that users start, on SQLite; the load comes over real sockets. A plain FastAPI
-route, in a process of its own, is the yardstick for reads.
+route, in a process of its own, is the yardstick for reads. A server on PostgreSQL takes turns with
+one on SQLite, if PostgreSQL is installed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from headworks.schema import parse
 TITLE = "The schema registry: reads, registrations and checks, beside a plain FastAPI route"
 US = "headworks"
 PLAIN = "plain FastAPI route"
+ON_POSTGRESQL = "headworks on PostgreSQL"
+SHARE = "rate that is left on PostgreSQL"
 CONNECTIONS = (1, 32)
 VERSIONS = (1, 100, 1000)
 WIDTH = 50
@@ -56,6 +59,7 @@ def run(bench: Bench) -> None:
                 _registrations(bench, server, connections, seconds)
             _client(bench, server, seconds, ids)
         _model(bench, seconds)
+    _beside_postgresql(bench, seconds)
     _bars(bench)
 
 
@@ -78,6 +82,13 @@ def _bars(bench: Bench) -> None:
         got=bench.median("registration of a first version, 32 connections", US),
         unit="requests/s",
     )
+    for what in ("check against 1 version", "registration of a first version"):
+        bench.bar(
+            f"{SHARE}: {what}, 32 connections",
+            at_least=50,
+            got=bench.median(f"{SHARE}: {what}, 32 connections", ON_POSTGRESQL),
+            unit="%",
+        )
     bench.bar(
         "a registration checked against 1,000 versions of 50 fields",
         at_most=250,
@@ -110,6 +121,42 @@ def _plain() -> Iterator[tuple[str, int]]:
             yield address, process.pid
         finally:
             process.terminate()
+
+
+def _beside_postgresql(bench: Bench, seconds: float) -> None:
+    """Compare the two stores in turns: the machine's speed changes from second to second."""
+    from tests import tools
+    from tests.registry.postgresql import running_cluster
+
+    if tools.postgresql() is None:
+        bench.missing(ON_POSTGRESQL, "PostgreSQL is not installed")
+        return
+    store = f"sqlite:///{bench.folder / 'beside.db'}"
+    with (
+        running_cluster() as cluster,
+        _registry(store) as here,
+        _registry(cluster.new_store()) as there,
+    ):
+        for server in (here, there):
+            _prepare(server.address, 1)
+        at = f"/compatibility/subjects/{_subject(1)}/versions"
+        for _ in bench.rounds(full=5):
+            for what, asked in (
+                ("check against 1 version", (post(at, proposal(WIDTH, n)) for n in _fresh)),
+                ("registration of a first version", _new_subjects()),
+            ):
+                rates = [
+                    drive(server.address, asked, connections=32, seconds=seconds).rate
+                    for server in (here, there)
+                ]
+                left = 100 * rates[1] / rates[0]
+                bench.record(f"{SHARE}: {what}, 32 connections", ON_POSTGRESQL, left, "%")
+
+
+def _new_subjects() -> Iterator[bytes]:
+    """Requests that register the first versions of subjects."""
+    for number in _fresh:
+        yield post(f"/subjects/new-{number}/versions", proposal(WIDTH, number))
 
 
 def _subject(versions: int) -> str:
@@ -186,8 +233,7 @@ def _registrations(
     bench: Bench, server: child_process.Service, connections: int, seconds: float
 ) -> None:
     what = f"registration of a first version, {_many(connections)}"
-    asked = (post(f"/subjects/new-{n}/versions", proposal(WIDTH, n)) for n in _fresh)
-    _measured(bench, what, server, asked, connections, seconds)
+    _measured(bench, what, server, _new_subjects(), connections, seconds)
     most = 5 if bench.quick else 30
     at = f"/subjects/{_subject(1000)}/versions"
     asked = (post(at, proposal(WIDTH, number)) for number in _fresh)

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from headworks._server.security.http.authenticator import HttpAuthenticator
 
 _LOG = logging.getLogger(__name__)
+# A request tries the routes in order, so the busiest come first.
+_ROUTERS = (compatibility, subjects, schemas, settings, contexts_and_health)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +109,7 @@ def create_app(
         Deleter(database),
         SubjectSettings(database),
     )
-    for router in (
-        compatibility,
-        subjects,
-        schemas,
-        settings,
-        contexts_and_health,
-    ):  # busiest first
+    for router in _ROUTERS:
         app.include_router(router.router)
     describe(app)
     serve_page(app)

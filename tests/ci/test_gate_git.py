@@ -213,7 +213,7 @@ def test_history_knows_the_changes_of_the_files_it_uses(work: Work) -> None:
     work.write("types/leg.avsc", {**leg, "fields": [ID, {**stop, "type": "string", "default": ""}]})
     verdict = check(SCHEMAS, MAIN)
     (rides,) = [one for one in verdict.subjects if one.subject == "rides-value"]
-    assert rides.notes[0].startswith("held against 2 versions")
+    assert rides.notes[0].startswith("compared with 2 versions")
     assert [(one.finding.rule, one.finding.writer_version) for one in rides.findings] == [
         ("HW002", 2)
     ]

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.e2e
 # Regions of tables that are narrower than these; the bytes of a message may be wide.
 WIDER = """
 [...document.querySelectorAll(".scroll:has(table):not(.ends)")]
-  .filter(one => !one.closest("details") && one.scrollWidth > one.clientWidth + 1).map(one => one.ariaLabel || one.className)
+  .filter(one => !one.closest("details") && one.scrollWidth > one.clientWidth + 1)
+  .map(one => one.ariaLabel || one.className)
 """
 
 # The first look is often too early, and the last may take long on a busy machine.

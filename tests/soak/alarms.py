@@ -15,9 +15,11 @@ from __future__ import annotations
 import re
 import signal
 import socket
+import sqlite3
 import time
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,13 +31,15 @@ from confluent_kafka.admin import AdminClient
 
 from hadoop_loader._operations.load import Load
 from hadoop_loader._operations.metrics import LoaderMetrics
-from headworks._audit_counting import AUDIT_TOPIC
+from headworks._audit.increments import Increment
+from headworks._audit_counting import AUDIT_TOPIC, window_of
 from headworks._cli.stack.ports import free_ports
 from headworks._server.metrics_page import MetricsEndpoint
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient
 from producer_sdk import Producer
 from producer_sdk._untyped import event_class
+from tests.audit.topic import encoded
 from tests.interop.in_place import log_folder
 from tests.soak.fire_loader import loader_context
 from tests.soak.live import RULES, ask_prometheus, start_prometheus, until_answered
@@ -265,6 +269,27 @@ def fall_behind(stand: Stand) -> None:
         stand.write(READINGS, *[b"unread"] * 50)
 
 
+def report_from_a_wrong_clock(stand: Stand) -> None:
+    found = RegistryClient(stand.registry_url).latest(f"{AUDIT_TOPIC}-value")
+    assert found is not None
+    now = int(time.time() * 1000)
+    who = (ORDERS, "producer", window_of(now), {"attempted": 1}, 0, "fast", "fast-clock")
+    for _ in range(3):
+        one = Increment(str(uuid.uuid4()), *who, sent_at=now + 600_000)
+        stand.write(AUDIT_TOPIC, encoded(one, found.id))
+        time.sleep(1)
+
+
+def lock_the_registrys_store(stand: Stand) -> None:
+    file = stand.folder / "registry.db"
+    client = RegistryClient(stand.registry_url, timeout=PATIENCE, attempts=1)
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for number in range(2):
+            with suppress(HeadworksError):
+                client.register(f"locked-{number}-value", TOPICS[READINGS])
+
+
 def load_and_be_scraped(stand: Stand) -> None:
     stand.load()
     time.sleep(3)
@@ -311,6 +336,8 @@ TROUBLES = (
     Trouble(load_what_nobody_counts, ("TopicNotCounted",)),
     Trouble(remove_before_the_load, ("RemovedBeforeLoad", "MessagesLost", "LossAboveSla")),
     Trouble(drop, ("MessagesDropped",)),
+    Trouble(report_from_a_wrong_clock, ("ClockSkew",)),
+    Trouble(lock_the_registrys_store, ("RegistryStoreFails", "RegistryErrors")),
     Trouble(refuse_connections, ("ConnectionsRefused",)),
     Trouble(fall_behind, ("GroupFallingBehind",)),
     Trouble(lambda _: None, ("GroupStuck",)),
