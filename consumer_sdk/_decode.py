@@ -22,8 +22,8 @@ from typing import Any
 from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException
 
-from consumer_sdk._event_program import event_decoder
 from consumer_sdk._generated_decoder import DATUM_ERRORS, Decode
+from consumer_sdk._several_events import decoder_of
 from headworks._decoding.datum_check import DatumCheck
 from headworks._decoding.primitives import BadDatumError
 from headworks._wire import HEADER_SIZE, unframe
@@ -52,10 +52,17 @@ class DecodeError(HeadworksError):
 
 
 class Decoder:
-    """Decodes the values of `topic` to the class of `event_type`, or to dicts (None)."""
+    """Decodes the values of `topic` to the class of `event_type`, or to dicts (None).
+
+    If several classes are of the topic, `others` are those of the rest.
+    """
 
     def __init__(
-        self, registry: RegistryClient, topic: str, event_type: EventType[Any] | None = None
+        self,
+        registry: RegistryClient,
+        topic: str,
+        event_type: EventType[Any] | None = None,
+        *others: EventType[Any],
     ) -> None:
         self._registry = registry
         self._subject = subject_of(topic)
@@ -69,9 +76,9 @@ class Decoder:
         self._compile: Callable[[str], Decode] = _to_dicts
         self._class: str | None = None
         if event_type is not None:
-            self._class = event_type.name
-            reader, types = parse(event_type.schema), event_type.types
-            self._compile = lambda text: event_decoder(parse(text, strict=False), reader, types)
+            kinds = (event_type, *others)
+            self._class = " or ".join(kind.name for kind in kinds)
+            self._compile = decoder_of(kinds)
 
     def decode(self, value: bytes) -> tuple[Any, int]:
         """Return the event in a message value, and the id of its writer's schema.

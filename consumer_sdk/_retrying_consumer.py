@@ -26,7 +26,9 @@ class RetryingConsumer(Consumer[Any]):
     def __init__(
         self, delays: Mapping[type, set[int]], group: str, options: ConsumerOptions
     ) -> None:
-        topics = {event_type(cls).topic: found for cls, found in delays.items()}
+        topics: dict[str, set[int]] = {}
+        for cls, found in delays.items():
+            topics[event_type(cls).topic] = topics.get(event_type(cls).topic, set()) | found
         self.retry_topics = {
             retry_topic(topic, group, delay): topic
             for topic, found in topics.items()

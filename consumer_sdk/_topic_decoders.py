@@ -15,7 +15,7 @@ import confluent_kafka
 from consumer_sdk._decode import BAD_DATA, DecodeError, Decoder, Known
 from consumer_sdk._message import Deleted, Message, new_message
 from headworks._wire import HEADER_SIZE
-from headworks.codec import event_type
+from headworks.codec import EventType, event_type
 from headworks.registry_client import RegistryClient
 
 _NO_SCHEMA = 0
@@ -24,7 +24,7 @@ _NONE: dict[bytes, Known] = {}
 
 def topics_of(events: Sequence[type], topics: Sequence[str]) -> list[str]:
     """Return the topics of event classes, or `topics` if there are no classes."""
-    return [event_type(cls).topic for cls in events] or list(topics)
+    return list(dict.fromkeys(event_type(cls).topic for cls in events)) or list(topics)
 
 
 class TopicDecoders:
@@ -44,14 +44,17 @@ class TopicDecoders:
         self._registry = RegistryClient(registry)
         self._sources = sources
         self._tombstones = tombstones
-        self._classes = {event_type(cls).topic: cls for cls in events}
+        kinds: dict[str, list[EventType[Any]]] = {}
+        for cls in events:
+            kinds.setdefault(event_type(cls).topic, []).append(event_type(cls))
+        # The class of a tombstone's event: the first of its topic.
+        self._classes = {event_type(cls).topic: cls for cls in reversed(events)}
         self._decoders = {
-            topic: Decoder(self._registry, topic, event_type(cls))
-            for topic, cls in self._classes.items()
+            topic: Decoder(self._registry, topic, *of_topic) for topic, of_topic in kinds.items()
         }
         # What each topic's decoder knows without asking the registry.
         self._known: dict[str | None, dict[bytes, Known]] = {}
-        self.topics = list(self._classes)
+        self.topics = list(kinds)
 
     def copy(self) -> TopicDecoders:
         """Return decoders for another thread."""

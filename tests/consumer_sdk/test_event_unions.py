@@ -1,16 +1,21 @@
-"""Several events on one topic: the members of a union in one event type, in their order."""
+"""Several events on one topic: the members of a union, in one event type or at the top."""
 
 from __future__ import annotations
 
 import datetime as dt
+import io
 import json
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
+import fastavro
 import pytest
 
-from consumer_sdk import Consumers, Message
+from consumer_sdk import Consumers, DecodeError, Decoder, Message, OnPoison
 from headworks._server.child_process import Service
+from headworks._wire import prefix
+from headworks.codec import event_type
 from headworks.registry_client import RegistryClient
 from producer_sdk import Producer
 from tests.consumer_sdk.test_handlers import run_until
@@ -62,3 +67,84 @@ def test_a_handler_matches_the_members_of_a_union(
 
     run_until(app, lambda: len(seen) == 3)
     assert seen == ["placed 3", "paid 1250", "placed 1"]
+
+
+def member(name: str, field: str, **more: Any) -> dict[str, Any]:
+    """A whole schema of its own, whose events go to the topic of the union."""
+    return record(name, field) | {"namespace": "bank", "headworks": {"topic": "payments"}} | more
+
+
+PAID, REFUNDED, LOST = member("Paid", "cents"), member("Refunded", "back"), member("Lost", "at")
+
+
+def encoded(schema: Any, datum: Any, schema_id: int = 1) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), datum)
+    return prefix(schema_id) + out.getvalue()
+
+
+class Registry:
+    """A registry of one schema."""
+
+    url = "http://registry"
+
+    def __init__(self, schema: Any) -> None:
+        self._text = json.dumps(schema)
+
+    def schema_text(self, _schema_id: int) -> str:
+        return self._text
+
+
+def test_a_union_at_the_top_names_the_class_of_each_event(tmp_path: Path) -> None:
+    renamed = member("Returned", "back", aliases=["Refunded"])
+    bank = build(tmp_path, {"a.avsc": json.dumps(PAID), "b.avsc": json.dumps(renamed)})["bank"]
+    kinds = event_type(bank.Paid), event_type(bank.Returned)
+    union = ["null", PAID, REFUNDED, LOST]
+    decoder = Decoder(Registry(union), "payments", *kinds)  # type: ignore[arg-type]
+    assert decoder.decode(encoded(union, ("bank.Paid", {"cents": 5})))[0] == bank.Paid(cents=5)
+    assert decoder.decode(encoded(union, ("bank.Refunded", {"back": 7})))[0] == bank.Returned(
+        back=7
+    )
+    for value, reason in (
+        (encoded(union, ("bank.Lost", {"at": 1})), "it is a bank.Lost, and this consumer reads"),
+        (encoded(union, None), "it is a null, and this consumer reads bank.Paid or bank.Returned"),
+        (prefix(1) + bytes([10]), "it is of branch 5, and its schema has 4"),
+        (prefix(1) + bytes([200, 1]), "it is of branch 100, and its schema has 4"),
+        (prefix(1), "it ends too early"),
+    ):
+        with pytest.raises(DecodeError, match=reason):
+            decoder.decode(value)
+    alone = Decoder(Registry(REFUNDED), "payments", *kinds)  # type: ignore[arg-type]
+    assert alone.decode(encoded(REFUNDED, {"back": 3}))[0] == bank.Returned(back=3)
+
+
+def test_each_class_of_a_topic_has_its_handler(
+    tmp_path: Path, broker: Service, registry: Service
+) -> None:
+    bank = build(tmp_path, {"a.avsc": json.dumps(PAID), "b.avsc": json.dumps(REFUNDED)})["bank"]
+    union = [PAID, REFUNDED, LOST]
+    number = RegistryClient(registry.url).register("payments-value", json.dumps(union)).id
+    plain = confluent_kafka.Producer({"bootstrap.servers": broker.address})
+    for of, datum in (("Paid", {"cents": 5}), ("Lost", {"at": 1}), ("Refunded", {"back": 7})):
+        plain.produce("payments", encoded(union, (f"bank.{of}", datum), number), partition=0)
+    assert plain.flush(60) == 0
+    app = Consumers(
+        group="payments",
+        bootstrap=broker.address,
+        registry=registry.url,
+        on_poison=OnPoison.SKIP,
+    )
+    seen: list[Any] = []
+
+    @app.on(bank.Paid)
+    def paid(message: Message[Any]) -> None:
+        seen.append(("paid", message.event))
+
+    @app.on(bank.Refunded, concurrency=2)
+    def refunded(message: Message[Any]) -> None:
+        seen.append(("refunded", message.event))
+
+    run_until(app, lambda: len(seen) == 2)
+    assert ("paid", bank.Paid(cents=5)) in seen
+    assert ("refunded", bank.Refunded(back=7)) in seen
+    assert app.totals == {"consumed": 2, "skipped": 1, "dead": 0, "retried": 0}
