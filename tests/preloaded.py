@@ -93,7 +93,7 @@ class Preloaded:
     def popen(self, command: list[str], **options: Any) -> subprocess.Popen[Any]:
         """As `subprocess.Popen`, for what `MODULES` names and `_OPTIONS` allows."""
         found = _parsed(command)
-        if found is None or not _OPTIONS.issuperset(options) or not _may_fork(options["env"]):
+        if found is None or not _are_known(options) or not _may_fork(options["env"]):
             return subprocess.Popen(command, **options)
         sys.audit("subprocess.Popen", command[0], command, None, options["env"])
         with self._lock:
@@ -111,7 +111,7 @@ class Preloaded:
         text = bool(options.get("text"))
         link = self._link(found.noun)
         stdin, stdin_ours = _input_of(options.get("stdin"), text)
-        stdout, stdout_ours = os.pipe()[::-1]
+        stdout, stdout_ours = _output_of(options["stdout"], text)
         folder = str(options.get("cwd") or os.getcwd())
         session = bool(options.get("start_new_session"))
         what = [found.module, found.arguments, found.safe_path, folder, session]
@@ -126,10 +126,7 @@ class Preloaded:
             _set_subreaper(False)
             os.close(stdin)
             os.close(stdout)
-        output: Any = (
-            os.fdopen(stdout_ours, encoding="utf-8") if text else os.fdopen(stdout_ours, "rb")
-        )
-        return ForkedProcess(pid, command, stdin_ours, output)
+        return ForkedProcess(pid, command, stdin_ours, stdout_ours)
 
     def _link(self, noun: str) -> socket.socket:
         if noun not in self._links:
@@ -158,12 +155,32 @@ def _parsed(command: list[str]) -> Program | None:
     return Program(module, arguments, safe_path, noun) if noun in MODULES else None
 
 
+def _are_known(options: dict[str, Any]) -> bool:
+    """Whether these options of `Popen` are ones that a fork can follow."""
+    stdout, stderr = options.get("stdout"), options.get("stderr")
+    return (
+        _OPTIONS.issuperset(options)
+        and "env" in options
+        and options.get("stdin") in (None, subprocess.PIPE, subprocess.DEVNULL)
+        and (stdout == subprocess.PIPE or hasattr(stdout, "fileno"))
+        and hasattr(stderr, "fileno")
+    )
+
+
 def _input_of(wanted: int | None, text: bool) -> tuple[int, Any]:
     """Return the process's standard input, and our end of it if it is a pipe."""
     if wanted != subprocess.PIPE:
         return os.open(os.devnull, os.O_RDONLY), None
     theirs, ours = os.pipe()
     return theirs, os.fdopen(ours, "w", encoding="utf-8") if text else os.fdopen(ours, "wb")
+
+
+def _output_of(wanted: Any, text: bool) -> tuple[int, Any]:
+    """Return the process's standard output, and our end of it if it is a pipe."""
+    if wanted != subprocess.PIPE:
+        return os.dup(wanted.fileno()), None
+    ours, theirs = os.pipe()
+    return theirs, os.fdopen(ours, encoding="utf-8") if text else os.fdopen(ours, "rb")
 
 
 def _may_fork(environment: Mapping[str, str]) -> bool:

@@ -15,6 +15,7 @@ from headworks._server import child_process
 from headworks.errors import UsageError
 from tests.kinds import UnitTestError, UnitTestGuard
 from tests.preloaded import ForkedProcess, Preloaded
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.e2e,
@@ -83,6 +84,25 @@ def test_a_changed_interpreter_is_a_new_one(tmp_path: Path) -> None:
         assert not isinstance(running.process, ForkedProcess)
 
 
+def test_its_output_goes_where_it_is_sent(preloaded: Preloaded, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.soak.faults", str(tmp_path), "broker", "start"]
+    with (tmp_path / "log").open("ab") as log:
+        process = preloaded.popen(
+            [*command, "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=Path(__file__).parent.parent,
+            env=dict(os.environ),
+        )
+    with process:
+        assert isinstance(process, ForkedProcess)
+        assert process.stdout is None
+        until(lambda: "broker serving on" in (tmp_path / "log").read_text())
+        process.terminate()
+    assert process.returncode == 0
+
+
 def test_killed_and_refused_ones_end_with_their_codes(tmp_path: Path) -> None:
     with start("--data-dir", str(tmp_path)) as running:
         with pytest.raises(UsageError, match="in use"):
@@ -112,10 +132,12 @@ def test_a_unit_test_that_starts_one_fails(preloaded: Preloaded, tmp_path: Path)
 
     command: Any = [sys.executable, "-P", "-m", "headworks._cli", "broker", "start"]
     protocol: Any = guard.pytest_runtest_protocol(Item())  # type: ignore[arg-type]
-    next(protocol)
-    try:
-        with pytest.raises(UnitTestError):
-            preloaded.popen(command, env=dict(os.environ), stderr=subprocess.DEVNULL)
-    finally:
-        with pytest.raises(StopIteration):
-            protocol.send(None)
+    environment = dict(os.environ)
+    with (tmp_path / "log").open("ab") as log:
+        next(protocol)
+        try:
+            with pytest.raises(UnitTestError):
+                preloaded.popen(command, env=environment, stdout=subprocess.PIPE, stderr=log)
+        finally:
+            with pytest.raises(StopIteration):
+                protocol.send(None)
