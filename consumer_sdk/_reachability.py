@@ -1,7 +1,11 @@
 """The trouble of a consumer's brokers: logged, and an error if none answers for long.
 
-Rules: before the consumer gives up, it asks once more, because librdkafka does not report that
-brokers answer again.
+Rules:
+
+- Before the consumer gives up, it asks once more: librdkafka does not report that brokers answer
+  again.
+- librdkafka is silent for ever if its brokers do not serve the group protocol that it was told to
+  use. So a member without partitions is logged.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from headworks.errors import UnreachableError
 
 _log = logging.getLogger("headworks.consumer")
 _ASK_SECONDS = 3.0
+_ASSIGNMENT_SECONDS = 30.0  # without a partition, until that is logged
 
 
 class BrokerReachability:
@@ -32,6 +37,8 @@ class BrokerReachability:
         self._trouble = BrokerTrouble(address, config, _log)
         self._after = after
         self._config = config
+        self._awaits_assignment = config.get("group.protocol") == "consumer"  # by a broker
+        self._awaited_since = 0.0  # the monotonic time of the first check without a partition
 
     @property
     def config(self) -> dict[str, Any]:
@@ -47,6 +54,8 @@ class BrokerReachability:
     def check(self, client: confluent_kafka.Consumer) -> None:
         """Raise UnreachableError if no broker has answered for long."""
         since, now = self._trouble.down_since, time.monotonic()
+        if self._awaits_assignment and since is None:
+            self._check_assignment(client, now)
         if since is None or self._after is None or now - since < self._after:
             return
         self._trouble.down_since = None
@@ -59,6 +68,19 @@ class BrokerReachability:
                 f" {self._trouble.reason}",
                 fix="start it with `headworks up`, or set `bootstrap`",
             ) from None
+
+    def _check_assignment(self, client: confluent_kafka.Consumer, now: float) -> None:
+        self._awaited_since = self._awaited_since or now
+        if client.assignment():
+            self._awaits_assignment = False
+        elif now - self._awaited_since >= _ASSIGNMENT_SECONDS:
+            self._trouble.log.warn(
+                "assignment",
+                f"the group has given this member no partition for {now - self._awaited_since:.0f}"
+                " s: other members have them all, or the brokers do not serve"
+                " group.protocol=consumer (Apache Kafka does from 4.0 on)."
+                " fix: remove group.protocol from `config` for older brokers",
+            )
 
 
 def close_within(

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from consumer_sdk import Consumer, Partition
+from consumer_sdk import Consumer, Partition, _reachability
 from headworks._cli.stack.ports import free_ports
 from headworks._server import child_process
 from headworks._server.child_process import Service
@@ -71,6 +72,25 @@ def test_a_topic_that_does_not_exist(broker: Service, caplog: pytest.LogCaptureF
     with reading(broker.address, topics=["nobody-made-it"]) as consumer:
         until(lambda: consumer.poll(0.2) or lines(caplog))
     assert lines(caplog) == ["topic 'nobody-made-it' does not exist: waiting until it is created"]
+
+
+def test_a_member_that_gets_no_partition(
+    broker: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker without the consumer protocol looks the same: librdkafka shows no error."""
+    monkeypatch.setattr(_reachability, "_ASSIGNMENT_SECONDS", 0.2)
+    config = {"group.protocol": "consumer"}
+    topic = "one-partition"
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+    with reading(broker.address, topics=[topic], group="full", config=config) as first:
+        until(lambda: first.poll(0.1) or first.assignment)
+        caplog.clear()
+        with reading(broker.address, topics=[topic], group="full", config=config) as second:
+            until(lambda: second.poll(0.1) or lines(caplog))
+            [told] = lines(caplog)
+            assert "no partition" in told
+            assert "remove group.protocol" in told
 
 
 def test_callbacks_of_the_close_run_in_the_thread_that_closes(broker: Service) -> None:
