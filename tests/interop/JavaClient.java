@@ -20,17 +20,21 @@ import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.function.BooleanSupplier;
+import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
+import org.apache.kafka.clients.admin.DescribeTopicsOptions;
 import org.apache.kafka.clients.admin.GroupListing;
+import org.apache.kafka.clients.admin.ListGroupsOptions;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.admin.RemoveMembersFromConsumerGroupOptions;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
@@ -38,6 +42,7 @@ import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.consumer.NoOffsetForPartitionException;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
@@ -46,6 +51,7 @@ import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
@@ -439,6 +445,9 @@ public final class JavaClient {
             mustFail(UnknownTopicOrPartitionException.class, () -> describe(admin, "nobody"));
             admin.createPartitions(Map.of("java-topics", NewPartitions.increaseTo(5))).all().get();
             until(() -> describe(admin, "java-topics").partitions().size() == 5, "it grows");
+            var pages = new DescribeTopicsOptions().partitionSizeLimitPerResponse(2);
+            check(5, admin.describeTopics(List.of("java-topics"), pages).allTopicNames().get()
+                .get("java-topics").partitions().size(), "partitions in pages of two");
             check(true, admin.listPartitionReassignments().reassignments().get().isEmpty(), "moves");
             mustFail(InvalidReplicaAssignmentException.class, () ->
                 admin.alterPartitionReassignments(Map.of(new TopicPartition("java-topics", 0),
@@ -446,8 +455,8 @@ public final class JavaClient {
             check(true, admin.listConfigResources().all().get().contains(
                 new ConfigResource(ConfigResource.Type.TOPIC, "java-topics")), "its resource");
             TopicPartition first = new TopicPartition("java-topics", 0);
-            check(0L, admin.listOffsets(Map.of(first, OffsetSpec.earliestLocal()))
-                .partitionResult(first).get().offset(), "the earliest local offset");
+            check(0L, offset(admin, first, OffsetSpec.earliestLocal()), "the earliest local offset");
+            check(-1L, offset(admin, first, OffsetSpec.latestTiered()), "nothing is tiered");
             Uuid id = made.topicId("java-topics").get();
             check(id, describe(admin, "java-topics").topicId(), "the id in the description");
             check("java-topics", describe(admin, id).name(), "the topic with this id");
@@ -505,12 +514,18 @@ public final class JavaClient {
                     group.members().iterator().next().assignment().topicPartitions(), "assignment");
                 mustFail(GroupNotEmptyException.class, () ->
                     admin.deleteConsumerGroups(List.of("java-groups")).all().get());
+                check("Stable", classicState(admin), "state of a classic group");
+                admin.removeMembersFromConsumerGroup(
+                    "java-groups", new RemoveMembersFromConsumerGroupOptions()).all().get();
+                check("Empty", classicState(admin), "state after all members were removed");
             }
             List<String> listed = new ArrayList<>();
             for (GroupListing group : admin.listGroups().all().get()) {
                 listed.add(group.groupId());
             }
             check(true, listed.contains("java-groups"), "listed");
+            check(true, listed(admin, GroupType.CLASSIC).contains("java-groups"), "by its type");
+            check(false, listed(admin, GroupType.CONSUMER).contains("java-groups"), "by another");
             Map<TopicPartition, OffsetAndMetadata> offsets = offsets(admin);
             check(5L, offsets.get(zero).offset(), "committed");
             admin.alterConsumerGroupOffsets(
@@ -523,6 +538,16 @@ public final class JavaClient {
                 check(false, group.groupId().equals("java-groups"), "deleted, and still listed");
             }
         }
+    }
+
+    private static String classicState(Admin admin) throws Exception {
+        return admin.describeClassicGroups(List.of("java-groups")).all().get()
+            .get("java-groups").state().toString();
+    }
+
+    private static Set<String> listed(Admin admin, GroupType type) throws Exception {
+        return admin.listGroups(new ListGroupsOptions().withTypes(Set.of(type))).all().get()
+            .stream().map(GroupListing::groupId).collect(Collectors.toSet());
     }
 
     private Map<TopicPartition, OffsetAndMetadata> offsets(Admin admin) throws Exception {
@@ -610,6 +635,15 @@ public final class JavaClient {
             second.commitTransaction();
         }
         first.close(Duration.ZERO);
+        KafkaProducer<byte[], byte[]> fenced = producer("transactional.id", "java-fenced");
+        fenced.initTransactions();
+        fenced.beginTransaction();
+        fenced.send(new ProducerRecord<>(topic, 0, null, new byte[1])).get();
+        try (Admin admin = admin()) {
+            admin.fenceProducers(List.of("java-fenced")).all().get();
+        }
+        mustFail(ProducerFencedException.class, fenced::commitTransaction);
+        fenced.close(Duration.ZERO);
         check(List.of("committed", "committed", "end", "later", "later"), committed(both), "at last");
     }
 
@@ -637,6 +671,13 @@ public final class JavaClient {
             mustFail(UnsupportedVersionException.class, () ->
                 admin.describeClientQuotas(
                     org.apache.kafka.common.quota.ClientQuotaFilter.all()).entities().get());
+        }
+        try (KafkaShareConsumer<byte[], byte[]> sharing = new KafkaShareConsumer<>(
+                properties("group.id", "java-share"),
+                new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            sharing.subscribe(List.of("java-refusals"));
+            mustFail(UnsupportedVersionException.class, () ->
+                until(() -> sharing.poll(MOMENT) == null, "share groups are refused"));
         }
         long seconds = Duration.ofNanos(System.nanoTime() - began).toSeconds();
         check(true, seconds < 20, "refusals took " + seconds + " s");
