@@ -71,12 +71,12 @@ class CoalescedProduce:
         return len(self._placed)
 
     def stage(self, requests: Iterator[MatchedRequest], view: memoryview) -> None:
-        """Stage requests up to the first that cannot be staged."""
+        """Stage requests up to the first that cannot be staged. Their batches may be plain."""
         partition, taken = self._partition, list[MatchedRequest]()
         batches = plain_batches(view, self._spans(requests, taken))
         base = partition.stage_plain(view, batches) if batches else None
         if base is None:
-            self._stage_each(chain(taken, requests), view)
+            self.stage_each(chain(taken, requests), view)
             return
         bases = list(accumulate((count for _, _, count, _ in batches), initial=base))
         self._placed = [(one[0], at) for one, at in zip(taken, bases[:-1], strict=False)]
@@ -95,7 +95,7 @@ class CoalescedProduce:
                 return
             yield start, stop
 
-    def _stage_each(self, requests: Iterator[MatchedRequest], view: memoryview) -> None:
+    def stage_each(self, requests: Iterator[MatchedRequest], view: memoryview) -> None:
         """Stage batches one by one, if they are not plain or the segment is full."""
         partition, placed = self._partition, self._placed
         index, end = partition.index, 0
@@ -176,12 +176,13 @@ def coalesce(
     if (
         isinstance(partition, ErrorCode)
         or partition.config.append_time
-        or partition.config.opens_batches
+        or (node.hosted.opens_batches and partition.config.opens_batches)
         or not sink.client.may_use_topic(_PRODUCE, name)
     ):
         return None
     produce = CoalescedProduce(template, partition, sink)
-    produce.stage(chain((first,), islice(requests, limit - 1)), memoryview(buffer))
+    stage = produce.stage_each if template.idempotent else produce.stage
+    stage(chain((first,), islice(requests, limit - 1)), memoryview(buffer))
     if not produce:
         return None
     node.counters.requests[_PRODUCE] += len(produce)

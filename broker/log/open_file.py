@@ -15,12 +15,14 @@ from threading import Lock, Thread
 class SegmentFile:
     """An open file."""
 
-    __slots__ = ("fd", "removed")
+    __slots__ = ("fd", "identity", "removed")
 
     def __init__(self, path: Path) -> None:
         self.fd = -1  # the descriptor; -1 when closed
         self.removed = False  # whether a thread closes it, because it is or will be deleted
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        opened = os.fstat(self.fd)
+        self.identity = opened.st_dev, opened.st_ino  # no other file has it while this one is open
 
     def close_when_unused(self) -> None:
         """Let a thread close the file, because it was deleted or is about to be."""

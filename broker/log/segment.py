@@ -74,6 +74,7 @@ class LogSegment:
         index: Index | None = None,
     ) -> None:
         self.path = path  # <base offset, 20 digits>.log
+        self._name = str(path)  # for `sync`: a Path takes longer at every flush
         self.base_offset = int(path.stem)  # no record has a smaller offset
         self.file = SegmentFile(path)  # open for reading and writing
         self.size = size  # bytes of whole batches
@@ -102,18 +103,19 @@ class LogSegment:
 
         On OSError the file is as it was. Raises SegmentLostError if it is not as it was left.
         """
-        end = os.lseek(self.file.fd, 0, os.SEEK_END)  # a fifth of the time of `fstat`
-        if end < self.size:
+        fd, begin = self.file.fd, self.size
+        end = os.lseek(fd, 0, os.SEEK_END)  # a fifth of the time of `fstat`
+        if end < begin:
             raise SegmentLostError(
-                f"{self.path}: the file has {end} bytes, and the broker wrote {self.size}",
+                f"{self.path}: the file has {end} bytes, and the broker wrote {begin}",
                 fix=_LOST_FIX,
             )
         try:
-            written = _write_all(self.file.fd, buffers, self.size)
+            written = _write_all(fd, buffers, begin)
         except OSError:
-            os.ftruncate(self.file.fd, self.size)
+            os.ftruncate(fd, begin)
             raise
-        index, position = self.index, self.size
+        index, position = self.index, begin
         assert isinstance(index, GrowingIndex)
         latest = self.max_timestamp
         for base, size, timestamp in batches:
@@ -124,7 +126,7 @@ class LogSegment:
                 latest = timestamp
         self.max_timestamp = latest
         self.next_offset = next_offset
-        self.size += written
+        self.size = begin + written
 
     def sync(self) -> None:
         """Flush the data, and the first time also the folder; FlushFailedError if that fails.
@@ -148,10 +150,10 @@ class LogSegment:
     def _in_place(self, size: int) -> bool:
         """Whether the path still names the open file, with at least `size` bytes."""
         try:
-            named, found = os.stat(self.path), os.fstat(self.file.fd)
+            named = os.stat(self._name)
         except OSError:
             return False
-        return os.path.samestat(named, found) and found.st_size >= size
+        return (named.st_dev, named.st_ino) == self.file.identity and named.st_size >= size
 
     def seal(self) -> None:
         """Replace the index in memory by its file. It must be flushed; it is final."""

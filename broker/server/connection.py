@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from time import monotonic
 
 from headworks._broker.handlers import Client
 from headworks._broker.server.byte_stream import ByteStream
@@ -64,7 +65,7 @@ class Connection:
         self._limits, self._memory, self._counters = context.limits, context.memory, node.counters
         self._stream = stream
         self._closed = closed
-        self._last_active = self._loop.time()  # when bytes were received or sent
+        self._last_active = monotonic()  # when bytes were received or sent
         self._state = ConnectionState(
             context.limits, login_required=context.authenticator is not None
         )
@@ -107,7 +108,7 @@ class Connection:
             self.close()
             return
         self._counters.received_bytes += count
-        self._last_active = self._loop.time()
+        self._last_active = monotonic()
         if count == received.unhandled:
             received.begun_at = self._last_active
         self._pass()
@@ -205,7 +206,7 @@ class Connection:
             return
         if fits:
             if Hold.REPLIES not in self._state.holds:
-                self._received.begun_at = self._loop.time()  # the broker made the client wait
+                self._received.begun_at = monotonic()  # the broker made the client wait
             self._watch_reading()
 
     def _wait_for_validation(self) -> None:
@@ -217,7 +218,7 @@ class Connection:
     async def _validate(self) -> None:
         await self._produce.validated()
         self._state.release(Hold.VALIDATION)
-        self._received.begun_at = self._loop.time()  # the broker made the client wait
+        self._received.begun_at = monotonic()  # the broker made the client wait
         self._watch_reading()
         self._continue()
 
@@ -262,14 +263,14 @@ class Connection:
             return
         if replies.sent != before:
             self._counters.sent_bytes += replies.sent - before
-            self._last_active = self._loop.time()
+            self._last_active = monotonic()
         if done and self._watches_writing:
             self._loop.remove_writer(self._stream.sock)
             self._watches_writing = False
         elif not done and not self._watches_writing:
             self._loop.add_writer(self._stream.sock, self._send)
             self._watches_writing = True
-            self._stalls.replies_blocked(self._loop.time(), replies.sent)
+            self._stalls.replies_blocked(monotonic(), replies.sent)
         if not done:
             self._state.hold(Hold.REPLIES)
         if self._state.holds:

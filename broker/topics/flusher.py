@@ -13,6 +13,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 from headworks._broker.log import FlushFailedError
@@ -38,39 +39,35 @@ class Flusher:
     ) -> None:
         self._loop = loop
         self._took = took
-        self._wanted: dict[Flushable, _Done] = {}  # requested flushes, guarded by the condition
-        self._condition = threading.Condition()
-        self._stopping = False
+        self._requests: SimpleQueue[tuple[Flushable, _Done] | None] = SimpleQueue()  # None: stop
         self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
         self._thread.start()
 
     def request(self, log: Flushable, done: _Done) -> None:
         """Flush `log` soon, then call `done(result, error)` in the loop."""
-        with self._condition:
-            self._wanted[log] = done
-            self._condition.notify()
+        self._requests.put((log, done))
 
     def stop(self) -> None:
         """Finish the requested flushes, and end the thread."""
-        with self._condition:
-            self._stopping = True
-            self._condition.notify()
+        self._requests.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        while True:
-            with self._condition:
-                while not self._wanted and not self._stopping:
-                    self._condition.wait()
-                if not self._wanted:
-                    return
-                round_, self._wanted = self._wanted, {}
-            for log, done in round_.items():
-                result, error = None, None
-                began = time.perf_counter()
-                try:
-                    result = log.sync()
-                except FlushFailedError as failure:
-                    error = failure
-                self._took(time.perf_counter() - began)
-                self._loop.call_soon_threadsafe(done, result, error)
+        requests = self._requests
+        wanted: list[tuple[Flushable, _Done] | None] = []
+        while None not in wanted:
+            wanted = [requests.get()]
+            while not requests.empty():
+                wanted.append(requests.get())
+            for log, done in dict(filter(None, wanted)).items():
+                self._flush(log, done)
+
+    def _flush(self, log: Flushable, done: _Done) -> None:
+        result, error = None, None
+        began = time.perf_counter()
+        try:
+            result = log.sync()
+        except FlushFailedError as failure:
+            error = failure
+        self._took(time.perf_counter() - began)
+        self._loop.call_soon_threadsafe(done, result, error)

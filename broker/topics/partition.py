@@ -114,7 +114,8 @@ class HostedPartition:
 
     def commit(self, *, urgent: bool) -> None:
         """Write the staged batches, and flush them: at once if `urgent` (a request waits)."""
-        before = self.log.log_end_offset
+        failing = self._write_failures.ongoing
+        before = self.log.log_end_offset if failing else 0
         try:
             self.log.commit()
         except FlushFailedError as error:  # the file of the segment is lost
@@ -123,7 +124,7 @@ class HostedPartition:
         except OSError as error:
             raise self._write_failed(error) from error
         end = self.log.log_end_offset
-        if self._write_failures.ongoing and end > before:
+        if failing and end > before:
             self._write_failures.recovered(self.about)
         if urgent or end - self.log.flushed_offset >= self.config.flush_messages:
             self.flush()
@@ -151,8 +152,9 @@ class HostedPartition:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self.log.log_end_offset > self._requested_offset:
-            self._requested_offset = self.log.log_end_offset
+        end = self.log.log_end_offset
+        if end > self._requested_offset:
+            self._requested_offset = end
             self._flusher.request(self.log, self._flushed)
 
     def roll_when_due(self, now_ms: int) -> None:

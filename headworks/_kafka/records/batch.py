@@ -34,6 +34,7 @@ HEADER_SIZE = HEADER.size
 _new = tuple.__new__
 LENGTH_PREFIX = 12  # base offset and length: what the length field does not count
 _CRC_FROM = 21  # the first byte that the CRC covers: the attributes
+_PRODUCER_ID_AT = 43  # the byte of the header at which the producer id starts; it has a sign
 _PLACEMENT = struct.Struct(">qii")
 _PLAIN = struct.Struct(">8xi4xbIhi8xqq2x4xi")  # what a plain batch is told by
 MAGIC = 2
@@ -122,6 +123,11 @@ def check_batch(buffer: Buffer, position: int = 0, end: int | None = None) -> Ba
     if found != crc:
         raise InvalidBatchError("crc", f"CRC32C is {found:#010x}, the header says {crc:#010x}")
     return _new(Batch, (*fields, position))
+
+
+def has_producer_id(buffer: Buffer, start: int, stop: int) -> bool:
+    """Return whether the batch at `start`..`stop` is an idempotent producer's, by its header."""
+    return stop - start >= HEADER_SIZE and buffer[start + _PRODUCER_ID_AT] < 0x80
 
 
 def plain_batches(buffer: memoryview, spans: Iterable[tuple[int, int]]) -> list[Plain]:
