@@ -433,6 +433,7 @@ def test_a_segment_that_is_lost_under_a_running_broker_ends_its_partition(
             shutil.rmtree(path.parent)
         else:
             shutil.copy(path, path.with_suffix(".copy"))
+            os.truncate(path.with_suffix(".copy"), 1 << 20)  # so that its size tells nothing
             path.with_suffix(".copy").replace(path)
 
         def refused() -> bool:
