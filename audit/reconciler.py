@@ -118,8 +118,8 @@ class Reconciler:
     @property
     def read_until(self) -> int:
         """The time up to which everything was read, in ms since 1970; 0 before it is known."""
-        at = self._positions
-        if all(at.get(p, -1) >= end for p, end in self._ends.items()):
+        at = self._positions  # without any end, nothing is known: the topic may not be readable
+        if self._ends and all(at.get(p, -1) >= end for p, end in self._ends.items()):
             self._read_until = self._ends_as_of
         return self._read_until
 
@@ -303,7 +303,11 @@ class Reconciler:
         if wanted != stored:
             self._save_positions(stored, wanted, missed)
         self._positions = wanted
-        self._cut = {p for p, (low, high) in marks.items() if 0 < low == wanted[p] < high}
+        self._cut = {
+            p
+            for p, (low, high) in marks.items()
+            if 0 < low == wanted[p] and (low < high or p not in stored)
+        }
         self._consumer.assign([TopicPartition(AUDIT_TOPIC, p, wanted[p]) for p in marks])
 
     def _save_positions(self, stored: dict[int, int], wanted: dict[int, int], missed: int) -> None:

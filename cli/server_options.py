@@ -152,7 +152,16 @@ class HttpAccessOptions(AccessOptions):
 
 
 def host_and_port(url: str) -> str:
-    """Return HOST:PORT of a server's URL, which may hold credentials."""
+    """Return HOST:PORT of a server's URL, which may hold credentials.
+
+    Raises UsageError for several URLs: a server has one address.
+    """
+    if url.count("://") > 1:
+        raise UsageError(
+            "the setting `registry` lists several addresses, and this server has one of them",
+            fix="give its own: `headworks registry start --listen HOST:PORT`, or `headworks up"
+            " --registry HOST:PORT`",
+        )
     return url.rpartition("://")[2].rpartition("@")[2].partition("/")[0]
 
 

@@ -90,13 +90,14 @@ def warehouse_folder(data_dir: str | None, warehouse: str | None) -> str:
 
 
 def open_warehouse(config: WarehouseConfig) -> Warehouse:
-    """Open a warehouse after checking that broker and registry answer.
+    """Open a warehouse after checking that it is free, and that broker and registry answer.
 
     Raises UnreachableError if one does not, before Spark has taken its ten seconds to start.
     """
     from hadoop_loader import Warehouse
     from headworks.registry_client import RegistryClient
 
+    Warehouse.check_free(config)
     topics_metadata(config.bootstrap)
     RegistryClient(config.registry).subjects()
     if sys.stderr.isatty():

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -50,7 +51,10 @@ class AuditTier:
     ) -> None:
         folder = Path(state_dir or default_state_dir())
         self._ids = EventSchemaIds(registry, folder)
-        self._classes = {event_type(cls).topic: cls for cls in events}
+        topics = Counter(event_type(cls).topic for cls in events)
+        self._several = {topic for topic, count in topics.items() if count > 1}
+        kinds = {cls: event_type(cls).topic for cls in events}
+        self._classes = {t: cls for cls, t in kinds.items() if t not in self._several}
         self._readers: dict[str, int] = {}  # the reader's schema id by topic
         self.is_ready = False  # whether the registry was asked for all of them once
         self._lookup_due = 0.0  # when it is asked for those that are unknown, in monotonic seconds
@@ -103,7 +107,12 @@ class AuditTier:
         self.is_ready = True
 
     def _reader(self, topic: str) -> int | None:
-        """Return the id of the schema that the group reads a topic with; None for dicts."""
+        """Return the id of the schema that the group reads a topic with; None for dicts.
+
+        If several classes read a topic, the count of a message does not tell which one did.
+        """
+        if topic in self._several:
+            return UNREGISTERED
         found = self._readers.get(topic)
         if found is not None or topic not in self._classes:
             return found

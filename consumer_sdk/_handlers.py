@@ -183,6 +183,8 @@ class Consumers:
         self._last = self._consumer
         self._waiting = PutOff(self._consumer)
         self._attempts = Attempts(self._stopping, self._waiting.count)
+        if self._stopping.is_set():  # while the consumer was made: `stop` did not know it
+            self._consumer.stop()
         return self._consumer
 
     def _catch_signals(self) -> dict[int, Any]:

@@ -22,6 +22,7 @@ from headworks.schema import Record, Schema, Union, parse
 def decoder_of(kinds: Sequence[EventType[Any]]) -> Callable[[str], Decode]:
     """Return what makes the decoding function of a writer's schema, for the classes of a topic."""
     readers = [(parse(kind.schema), kind) for kind in kinds]
+    classes = " or ".join(kind.name for kind in kinds)
 
     def for_class(writer: Schema, *, any_name: bool) -> Decode | None:
         for reader, kind in readers:
@@ -35,13 +36,22 @@ def decoder_of(kinds: Sequence[EventType[Any]]) -> Callable[[str], Decode]:
         writer = parse(text, strict=False)
         if isinstance(writer, Union):
             found = [for_class(branch, any_name=False) for branch in writer.branches]
-            if any(found):
-                return _of_union(writer, found, " or ".join(kind.name for kind in kinds))
-        only = for_class(writer, any_name=True)
-        assert only is not None
-        return only
+            records = sum(isinstance(branch, Record) for branch in writer.branches)
+            if any(found) or records > 1:
+                return _of_union(writer, found, classes)
+        only = for_class(writer, any_name=len(readers) == 1)
+        return _refusing(writer, classes) if only is None else only
 
     return decoder
+
+
+def _refusing(writer: Schema, classes: str) -> Decode:
+    name = writer.name if isinstance(writer, Record) else writer.kind
+
+    def decode(*_: object) -> Any:
+        raise ValueError(f"it is a {name}, and this consumer reads {classes}")
+
+    return decode
 
 
 def _of_union(writer: Union, decoders: Sequence[Decode | None], classes: str) -> Decode:
@@ -54,9 +64,7 @@ def _of_union(writer: Union, decoders: Sequence[Decode | None], classes: str) ->
             raise ValueError(f"it is of branch {branch}, and its schema has {len(decoders)}")
         found = decoders[branch]
         if found is None:
-            of = writer.branches[branch]
-            name = of.name if isinstance(of, Record) else of.kind
-            raise ValueError(f"it is a {name}, and this consumer reads {classes}")
+            found = _refusing(writer.branches[branch], classes)
         return found(value, start)
 
     return decode

@@ -64,14 +64,18 @@ class Warehouse:
         if spark is not None:
             check_file_system_class(spark, config.root)
             return cls(config, spark, owns_session=False)
-        # A loader that cannot have the lock should learn it before a JVM has started.
-        _acquire(config).release()
+        cls.check_free(config)  # before a JVM has started
         session = start_session(config)
         try:
             return cls(config, session, owns_session=True)
         except BaseException:
             stop_session(session)
             raise
+
+    @staticmethod
+    def check_free(config: WarehouseConfig) -> None:
+        """Raise UsageError if another loader holds the warehouse, or it cannot be written."""
+        _acquire(config).release()
 
     def load(self, progress: Progress | None = None) -> LoadReport:
         """Load everything that is new, in every topic; `progress` is called in each phase.

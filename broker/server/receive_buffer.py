@@ -16,6 +16,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from headworks._broker.server.limits import MemoryPool
 
@@ -69,7 +70,8 @@ class ReceiveBuffer:
             left = self._memory.available - (step - size)
             return self._grow((step if left >= self._memory.size // 2 else wanted) - size)
         if full and (size < _LARGE_BYTES or _LARGE_BYTES < size < _DOUBLED_BYTES):
-            self._grow(size)  # the client is busy: read more at a time
+            with suppress(MemoryError):  # nothing needs it
+                self._grow(size)  # the client is busy: read more at a time
         elif size > _IDLE_BYTES:
             self.shrink()
         return True

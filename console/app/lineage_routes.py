@@ -45,13 +45,16 @@ def lineage_of_all(request: PageRequest) -> Page:
     sources, sees = request.sources, request.visibility
     broker, groups = sources.topics.latest, sources.groups.latest
     audit, loads = sources.audit.latest, sources.loads.latest
-    uses, now = _uses(request), time.time_ns() // 1_000_000
+    uses: dict[str, list[CountedUse]] = {}
+    for use in _uses(request):
+        uses.setdefault(use.topic, []).append(use)
+    now = time.time_ns() // 1_000_000
 
     def line(topic: str, internal: bool) -> LineageLine:
         return LineageLine(
             topic,
             internal,
-            producer_names(uses, topic, now),
+            producer_names(uses.get(topic, ()), topic, now),
             topic_consumers(topic, readers_for(request, topic), groups.value, sees),
             has_hidden_readers(request, topic),
             loads.value.by_topic.get(topic) if loads.value else None,

@@ -134,7 +134,7 @@ def _read(log: CommitLog, number: int) -> LoadRun | None:
         sum(one.bytes for one in found.values()),
         sum(one.files for one in found.values()),
         sum(one.quarantined for one in found.values()),
-        sum(one.lost for one in found.values()),
+        sum(one.lost + one.damaged for one in found.values()),
         applied=False,
     )
 

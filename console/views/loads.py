@@ -135,7 +135,7 @@ def run_page(
             found.bytes,
             found.files,
             found.quarantined,
-            found.lost,
+            found.lost + found.damaged,
             found.first_event,
             found.last_event,
         )

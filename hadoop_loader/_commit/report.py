@@ -88,7 +88,7 @@ class LoadReport:
     removed: str | None = None  # the partitions that retention removed
     acknowledged: tuple[SkippedTopic, ...] = ()  # refused for a reason that was acknowledged
     unpublished: tuple[SkippedTopic, ...] = ()  # loaded, but not published to Iceberg
-    rebuilt: tuple[str, ...] = ()  # topics whose tables this load has rebuilt first
+    rebuilt: tuple[str, ...] = ()  # topics whose tables this load has rebuilt
 
     @property
     def left_out(self) -> str | None:

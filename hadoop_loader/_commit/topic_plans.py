@@ -274,10 +274,10 @@ def _check_history(
         ) from None
     if changed:
         query = view_query("", projections)  # raises what no view can show of the rows there are
-        _check_metastore_limits(columns, query, embedded=embedded)
+        check_metastore_limits(columns, query, embedded=embedded)
 
 
-def _check_metastore_limits(columns: Sequence[StructField], view: str, *, embedded: bool) -> None:
+def check_metastore_limits(columns: Sequence[StructField], view: str, *, embedded: bool) -> None:
     """Raise the error for columns or a view that the metastore cannot store."""
     fix = "register a version with shorter names or fewer columns. Registering under the policy "
     fix += "`warehouse` refuses such columns beforehand (HW207)"

@@ -44,8 +44,12 @@ _Copy = Callable[[bytes, int, bytearray], int]  # appends the flat form; returns
 def flat_schema(text: str) -> str | None:
     """Return the text of the flat schema; None if the schema is not recursive, or has none.
 
-    There is none if a union would hold text twice.
+    There is none if a union would hold text twice, or if the text is no Avro schema.
     """
+    try:
+        parse(text, strict=False)
+    except (SchemaError, RecursionError):
+        return None  # whoever needs the schema refuses it by name
     flattened = _Flattened()
     flat = json.dumps(flattened.type(decode(text), ""))
     if not flattened.cuts:

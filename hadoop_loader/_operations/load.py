@@ -86,7 +86,6 @@ class _LoadPlan:
     tasks: list[TaskReport] = field(default_factory=list)  # set once they have run
     identity: LogIdentity = field(default_factory=LogIdentity)  # read before the end offsets
     reborn: set[str] = field(default_factory=set)  # topics that were made again
-    rebuilt: tuple[str, ...] = ()  # topics whose tables were rebuilt for this load
 
     def skip_topic(self, topic: str, reason: str) -> None:
         """Leave a topic as it is, and report why."""
@@ -144,15 +143,39 @@ class Load:
 
     def __init__(self, parts: LoaderContext, progress: Progress | None = None) -> None:
         self._context = parts
+        self._progress = progress
         self._transaction = Transaction(parts, progress)
 
     def run(self) -> LoadReport:
-        """Load everything that is new."""
+        """Load everything that is new; then rebuild tables that cannot follow, and load those."""
+        report, behind = self._run({})
+        if not behind or self._context.policy.rebuild == "never":
+            return report
+        reasons = rebuild_each(self._context, behind, self._progress)
+        again, _ = Load(self._context, self._progress)._run(reasons)
+        seconds = dict(report.seconds)
+        for phase, took in again.seconds.items():
+            seconds[phase] = seconds.get(phase, 0.0) + took
+        both = replace(
+            again,
+            topics=(*report.topics, *again.topics),
+            seconds=seconds,
+            committed=report.committed or again.committed,
+            tasks=(*report.tasks, *again.tasks),
+            rebuilt=tuple(topic for topic in behind if topic not in reasons),
+        )
+        self._context.log.write_last_run(both.as_dict())
+        return both
+
+    def _run(self, reasons: Mapping[str, str]) -> tuple[LoadReport, tuple[str, ...]]:
+        """Load what tables can take; also return the topics whose tables need a rebuild.
+
+        `reasons`: why the rebuild of a topic's table failed, to be told in place of its need.
+        """
         last = self._transaction.recover()
         with self._transaction.phase("plan"):
             plan = self._plan(last)
-        if plan.topics.behind and self._context.policy.rebuild == "auto":
-            last, plan = self._rebuild(plan)
+        plan.refused = [replace(r, reason=reasons.get(r.topic, r.reason)) for r in plan.refused]
         self._context.on_step("planned")
         manifests: list[TaskManifest] = []
         if plan.ranges:
@@ -175,7 +198,7 @@ class Load:
             report = self._report(last, commit, plan)
             self._context.log.write_report(commit.number, report.as_dict())
         self._context.log.write_last_run(report.as_dict())
-        return report
+        return report, plan.topics.behind
 
     def _plan(self, last: Commit | None) -> _LoadPlan:
         parts = self._context
@@ -197,21 +220,6 @@ class Load:
             if away := sorted({*topics[topic]} - marks[topic].keys()):
                 plan.skip_partitions(topic, away, last)
         return plan
-
-    def _rebuild(self, plan: _LoadPlan) -> tuple[Commit | None, _LoadPlan]:
-        """Rebuild the tables that cannot follow in place, and plan again.
-
-        Returns the last commit and the new plan. A table that cannot be rebuilt either is refused
-        with the reason of the rebuild.
-        """
-        with self._transaction.phase("rebuild"):
-            reasons = rebuild_each(self._context, plan.topics.behind)
-        last = self._transaction.recover()
-        with self._transaction.phase("plan"):
-            again = self._plan(last)
-        again.refused = [replace(r, reason=reasons.get(r.topic, r.reason)) for r in again.refused]
-        again.rebuilt = tuple(t for t in plan.topics.behind if t not in reasons)
-        return last, again
 
     def _plan_topic(
         self,
@@ -345,7 +353,7 @@ class Load:
 
     def _report(self, last: Commit | None, commit: Commit | None, plan: _LoadPlan) -> LoadReport:
         known = commit or last
-        report = report_of(
+        return report_of(
             known.number if known else 0,
             commit,
             plan.topics.ungoverned,
@@ -356,7 +364,6 @@ class Load:
             plan.damaged,
             known.acknowledged if known else None,
         )
-        return replace(report, rebuilt=plan.rebuilt)
 
 
 def make_tasks(

@@ -111,9 +111,13 @@ class LoaderMetrics:
         self._runs.labels("failed").inc()
 
     def stand_by(self, *, waits: bool) -> None:
-        """Tell whether this loader waits for another one, whose commits it shows meanwhile."""
+        """Tell whether this loader waits for another one, which alone exports topics meanwhile."""
         self._standby.set(waits)
-        self.refresh()
+        if not waits:
+            self.refresh()
+            return
+        for gauge in (*self._topics.values(), self._offset):
+            gauge.clear()
 
     def refresh(self) -> None:
         """Set the gauges to what the commit log says."""

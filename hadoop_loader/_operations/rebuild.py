@@ -25,7 +25,7 @@ from hadoop_loader._commit.commit_builder import CommitBuilder
 from hadoop_loader._commit.commit_record import Commit, TableState
 from hadoop_loader._commit.report import LoadReport, report_of
 from hadoop_loader._commit.table_history import field_ids_after, projections_of, table_history
-from hadoop_loader._commit.topic_plans import require_versions
+from hadoop_loader._commit.topic_plans import check_metastore_limits, require_versions
 from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
 from hadoop_loader._storage.filesystem import (
     AnyPath,
@@ -38,13 +38,13 @@ from hadoop_loader._storage.filesystem import (
 )
 from hadoop_loader._storage.fsync import sync_folder
 from hadoop_loader._storage.staging import StagedFile
-from hadoop_loader._tables.columns import table_columns
 from hadoop_loader._tables.old_rows import (
     SchemaProjection,
     check_resolves,
     file_columns,
     row_values,
 )
+from hadoop_loader._tables.views import view_query
 from hadoop_loader._tasks.latest_rows import TableHistory
 from hadoop_loader._tasks.load_task import WriterSchema
 from hadoop_loader._tasks.rewrite_task import RewriteTask
@@ -57,7 +57,9 @@ _MAX_TABLE_STEM = 200  # characters: folders take names of 255, metastores of 25
 _LOG = logging.getLogger(__name__)
 
 
-def rebuild_each(parts: LoaderContext, topics: Sequence[str]) -> dict[str, str]:
+def rebuild_each(
+    parts: LoaderContext, topics: Sequence[str], progress: Progress | None
+) -> dict[str, str]:
     """Rebuild the tables of these topics; return why, by topic, where it failed.
 
     A registry or a metastore that does not answer concerns all tables, so its error is raised.
@@ -65,7 +67,7 @@ def rebuild_each(parts: LoaderContext, topics: Sequence[str]) -> dict[str, str]:
     reasons = {}
     for topic in topics:
         try:
-            done = Rebuild(parts).run(topic)
+            done = Rebuild(parts, progress).run(topic)
         except UnreachableError:
             raise
         except Exception as error:
@@ -159,11 +161,13 @@ class Rebuild:
         Also raises SchemaError if no table can hold the latest schema.
         """
         schema = parse(latest.text, strict=False)
-        table_columns(schema)
+        new = SchemaProjection(number, latest.version, schema)
+        query = view_query("", [new])
+        check_metastore_limits(file_columns([new]), query, embedded=self._context.embedded)
         projections = projections_of(state, self._context.log)
         files = file_columns(projections)
         for projection in projections:
-            check_resolves(projection, SchemaProjection(number, latest.version, schema))
+            check_resolves(projection, new)
             row_values(projection.schema, schema, files)
         return table_history(state, self._context.log, number, latest.text)
 
@@ -192,11 +196,15 @@ class Rebuild:
                         every=True,
                     )
                 )
-            for result in self._context.jobs.rewrite(jobs):
-                if result.problem is not None:
-                    raise CorruptError(f"partition {result.day}: {result.problem}")
+            results = self._context.jobs.rewrite(jobs)
+            bad = {result.day: result.problem for result in results if result.problem is not None}
             for job in jobs:
-                write_durably(job.staging / _FINISHED, "")
+                if job.day in bad:
+                    remove_tree(job.staging)
+                else:
+                    write_durably(job.staging / _FINISHED, "")
+            for day, problem in bad.items():  # the next rebuild repeats only these
+                raise CorruptError(f"partition {day}: {problem}")
         for day, done in folders.items():
             if done is not None:
                 self._take_in(builder, topic, table, day, sources[day], done)

@@ -106,6 +106,12 @@ def window_differences(
         if difference:
             day = datetime.fromtimestamp(start / 1000, UTC).date().isoformat()
             days.setdefault(day, []).append((start, difference))
+    if not days:
+        cause = (
+            "every window agrees, so an erasure or --keep of a release before this one removed"
+            " the rows: nothing is to be restored"
+        )
+        return [RowDifference(topic, UNKNOWN_DAY, total - found.counted, cause, "audit")]
     return [
         RowDifference(topic, day, sum(n for _, n in some), _why(some), "audit")
         for day, some in days.items()

@@ -10,7 +10,7 @@ Rules:
 - A dead session that cannot be closed stops nothing either.
 - When it is asked to stop, it finishes the current run.
 - A loader that stands by waits while another one holds the warehouse, and takes over when it ends.
-  Only the lock decides which one loads. Any other error on opening is not waited for.
+  Only the lock decides which one loads.
 """
 
 from __future__ import annotations
@@ -60,18 +60,27 @@ class RunListener(Protocol):
 def open_when_free(
     open_: Callable[[], L],
     waiting: Callable[[WarehouseInUseError], None],
+    failed: Callable[[Exception], None],
     stop: threading.Event,
 ) -> L | None:
     """Open the warehouse as soon as no other loader holds it; None if `stop` is set before.
 
-    `waiting` gets the error of every look. Raises any other error of `open_`.
+    `waiting` gets the error of every look at a warehouse in use. Once it has waited, a loader
+    outlives every other error, which `failed` gets: a broker that restarts must not end it. Before,
+    such an error is raised.
     """
+    waited = False
     while not stop.is_set():
         try:
             return open_()
         except WarehouseInUseError as error:
+            waited = True
             waiting(error)
-            stop.wait(_STANDBY_SECONDS)
+        except Exception as error:
+            if not waited:
+                raise
+            failed(error)
+        stop.wait(_STANDBY_SECONDS)
     return None
 
 

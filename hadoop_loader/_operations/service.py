@@ -84,6 +84,13 @@ class RunRecorder:
             _LOG.info("standing by: %s; this loader takes over when that one ends", error.message)
         self._stand_by(waits=True)
 
+    def look_failed(self, error: Exception) -> None:
+        """Log, once for each error, that a look at the warehouse failed."""
+        text = error.message if isinstance(error, HeadworksError) else repr(error)
+        if text != self._waits_for:
+            self._waits_for = text
+            _LOG.warning("standing by: a look at the warehouse failed, and is repeated: %s", text)
+
     def took_over(self) -> None:
         """Record that the warehouse is this loader's."""
         if self._waits_for:
@@ -173,7 +180,7 @@ def load_until_signal(
     stop = threading.Event()
 
     def open_() -> WarehouseService[Any] | None:
-        opened = open_when_free(service.open, runs.waiting, stop)
+        opened = open_when_free(service.open, runs.waiting, runs.look_failed, stop)
         if opened is not None:
             runs.took_over()
         return opened

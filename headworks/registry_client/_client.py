@@ -77,6 +77,11 @@ class RegistryClient:
         """The registry's address, or several with commas, without credentials."""
         return self._transport.url
 
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The addresses of the registries, without credentials."""
+        return self._transport.urls
+
     def schema_text(self, schema_id: int, subject: str = "") -> str:
         """Return the text of a schema, with its references inlined.
 

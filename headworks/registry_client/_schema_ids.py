@@ -53,7 +53,7 @@ class EventSchemaIds:
         """
         kind: EventType[object] = event_type(cls)
         key = f"{self._client.url} {kind.subject} {kind.fingerprint}"
-        known = self._known(cls, kind, key)
+        known = self._known(cls, kind)
         client = self._refresh_client if known is not None else self._quick_client
         client = self._client if patient and known is None else client
         try:
@@ -92,7 +92,8 @@ class EventSchemaIds:
     def _explain_lock(self, cls: type) -> None:
         """Log that a lock does not help, because it is another registry's."""
         lock = lock_beside(cls)
-        if lock is not None and self._client.url not in lock.registries and not self._is_told:
+        known = {self._client.url, *self._client.urls}
+        if lock is not None and known.isdisjoint(lock.registries) and not self._is_told:
             self._is_told = True
             _log.warning(
                 "schemas.lock has no ids of %s, only of %s: add them with `headworks gen --lock"
@@ -100,13 +101,19 @@ class EventSchemaIds:
                 *(self._client.url, ", ".join(sorted(lock.registries)), self._client.url),
             )
 
-    def _known(self, cls: type, kind: EventType[object], key: str) -> int | None:
-        """Return the cached id, or the id in the lock beside the class, or None."""
-        remembered = self._remembered().get(key)
-        if remembered is not None:
-            return remembered
-        lock = lock_beside(cls)
-        return None if lock is None else lock.id_of(kind, self._client.url)
+    def _known(self, cls: type, kind: EventType[object]) -> int | None:
+        """Return the cached id, or the id in the lock beside the class, or None.
+
+        The registries of a list share their store, so an id of one of them is an id of all.
+        """
+        remembered, lock = self._remembered(), lock_beside(cls)
+        for url in dict.fromkeys((self._client.url, *self._client.urls)):
+            found = remembered.get(f"{url} {kind.subject} {kind.fingerprint}")
+            if found is None and lock is not None:
+                found = lock.id_of(kind, url)
+            if found is not None:
+                return found
+        return None
 
     def _remembered(self) -> dict[str, int]:
         try:

@@ -30,7 +30,7 @@ from urllib3.exceptions import TimeoutError as TimedOutError
 from urllib3.util import Timeout, parse_url
 
 from headworks._settings import resolve_optional
-from headworks.errors import RefusedError, UnreachableError, UsageError
+from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
 from headworks.registry_client._credentials import Token, choose, redacted
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -67,10 +67,10 @@ class HttpTransport:
         token: Token | None = None,
         tls_ca: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._urls, user_info = _read_urls(url)
+        self.urls, user_info = _read_urls(url)
         self._current = 0  # the index of the URL that answered last
         self._quiet_until = 0.0  # by the monotonic clock: all may be away for long
-        self.url = ",".join(self._urls)  # without credentials
+        self.url = ",".join(self.urls)  # without credentials
         self.credentials = choose(user_info, username, password, token)
         self._authority = _authority(tls_ca) if "https:" in self.url else None
         self._headers = {"Accept": f"{CONTENT_TYPE}, application/json"}
@@ -91,15 +91,21 @@ class HttpTransport:
         headers = {**self._headers, **self.credentials.headers}
         if payload is not None:
             headers["Content-Type"] = CONTENT_TYPE
-        count = len(self._urls)
+        count = len(self.urls)
         for asked in range(1, self._attempts * count + 1):
             current = self._current
-            found = self._ask(method, self._urls[current], path, payload, headers)
-            if not isinstance(found, UnreachableError):
+            found: tuple[int, JsonBody] | UnreachableError | RefusedError
+            try:
+                found = self._ask(method, self.urls[current], path, payload, headers)
+            except (UnreachableError, RefusedError) as error:  # asking it again is of no use
+                if count == 1:
+                    raise
+                found = error
+            if not isinstance(found, HeadworksError):
                 return found
             self._leave(current, found)
             if asked == self._attempts * count:
-                raise found if count == 1 else _of_all(self._urls, found)
+                raise found if count == 1 else _of_all(self.urls, found)
             if asked % count == 0:
                 self._sleep(_FIRST_PAUSE_SECONDS * 2 ** (asked // count - 1))
         raise AssertionError("the last attempt returns or raises")
@@ -107,7 +113,10 @@ class HttpTransport:
     def _ask(
         self, method: str, url: str, path: str, payload: bytes | None, headers: Mapping[str, str]
     ) -> tuple[int, JsonBody] | UnreachableError:
-        """Ask one registry once; return an UnreachableError if asking again may help."""
+        """Ask one registry once; return an UnreachableError if asking it again may help.
+
+        Raises UnreachableError for a certificate, and RefusedError for what is no registry.
+        """
         try:
             response = self._current_pool().request(
                 method,
@@ -128,14 +137,14 @@ class HttpTransport:
             return _store_error(url, answer)
         return response.status, answer
 
-    def _leave(self, failed: int, error: UnreachableError) -> None:
+    def _leave(self, failed: int, error: HeadworksError) -> None:
         """Ask the next registry from now on, unless another thread has moved on already."""
-        if len(self._urls) == 1 or self._current != failed:
+        if len(self.urls) == 1 or self._current != failed:
             return
-        self._current = (failed + 1) % len(self._urls)
+        self._current = (failed + 1) % len(self.urls)
         if time.monotonic() >= self._quiet_until:
             self._quiet_until = time.monotonic() + _QUIET_SECONDS
-            _log.warning("%s; asking %s from now on", error.message, self._urls[self._current])
+            _log.warning("%s; asking %s from now on", error.message, self.urls[self._current])
 
     def _current_pool(self) -> urllib3.PoolManager:
         if os.getpid() != self._pid:
@@ -186,7 +195,7 @@ def _unreachable(url: str, why: str) -> UnreachableError:
     )
 
 
-def _of_all(urls: tuple[str, ...], last: UnreachableError) -> UnreachableError:
+def _of_all(urls: tuple[str, ...], last: HeadworksError) -> UnreachableError:
     message = f"none of the registries {', '.join(urls)} answers; the last error: {last.message}"
     return UnreachableError(message, fix=last.fix)
 

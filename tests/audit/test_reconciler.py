@@ -12,6 +12,7 @@ import time
 import urllib.request
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -253,6 +254,10 @@ def test_a_backlog_and_a_cut_topic_are_no_evidence(tmp_path: Path) -> None:
             assert one.read_until == 1_000_000  # the end is known, and not reached
             one.catch_up()
             assert one.read_until == 2_000_000
+            clock[0] = 2_500.0
+            with patch("headworks._audit.reconciler.watermarks", return_value={}):
+                one._refresh_ends()  # it may not read the topic any more
+                assert one.read_until == 2_000_000
         publish(stack, [sent("lost", 1)])
         cut(stack.broker.address)
         before = time.time() * 1000

@@ -116,6 +116,20 @@ def test_a_union_at_the_top_names_the_class_of_each_event(tmp_path: Path) -> Non
             decoder.decode(value)
     alone = Decoder(Registry(REFUNDED), "payments", *kinds)  # type: ignore[arg-type]
     assert alone.decode(encoded(REFUNDED, {"back": 3}))[0] == bank.Returned(back=3)
+    strange = Decoder(Registry(LOST), "payments", *kinds)  # type: ignore[arg-type]
+    with pytest.raises(DecodeError, match=r"it is a bank.Lost, and this consumer reads bank.Paid"):
+        strange.decode(encoded(LOST, {"at": 3}))
+
+
+def test_one_class_reads_no_other_event_of_a_union(tmp_path: Path) -> None:
+    """Its fields may have defaults, so that any record would do."""
+    shipped = member("Shipped", "cents")
+    shipped["fields"][0]["default"] = 0
+    bank = build(tmp_path, {"a.avsc": json.dumps(shipped)})["bank"]
+    union = [PAID, REFUNDED]
+    decoder = Decoder(Registry(union), "payments", event_type(bank.Shipped))  # type: ignore[arg-type]
+    with pytest.raises(DecodeError, match=r"it is a bank.Paid, and this consumer reads bank.Ship"):
+        decoder.decode(encoded(union, ("bank.Paid", {"cents": 5})))
 
 
 def test_each_class_of_a_topic_has_its_handler(

@@ -10,6 +10,7 @@ import pytest
 from hadoop_loader._commit.report import LoadReport
 from hadoop_loader._operations.drop import Acknowledge
 from hadoop_loader._operations.load import Load
+from hadoop_loader._operations.rebuild import rebuild_each
 from hadoop_loader._operations.verify import count_rows
 from headworks.errors import UnreachableError, UsageError
 from tests.hadoop_loader.memory import World, encoded
@@ -120,3 +121,31 @@ def test_killed_at_any_step_the_next_load_finishes(world: World) -> None:
     assert Load(world.context()).run().committed is False
     assert values(world) == [0.0, 1.0, 2.0, 3.0]
     assert count_rows(world.root)[0].in_files == 4
+
+
+def test_no_topic_waits_for_the_rebuild_of_another(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(world)
+    world.log.append("other", encoded(V1, {"at": 0, "n": 9}, world.register("other", V1)))
+    seen: list[int] = []
+
+    def rebuild(*arguments: Any) -> dict[str, str]:
+        seen.append(len(world.rows("other")))
+        return rebuild_each(*arguments)
+
+    monkeypatch.setattr("hadoop_loader._operations.load.rebuild_each", rebuild)
+    report = Load(world.context()).run()
+    assert seen == [1]
+    assert (report.rebuilt, report.rows, report.left_out) == (("clicks",), 2, None)
+    assert sorted(one.topic for one in report.topics) == ["clicks", "other"]
+
+
+def test_what_the_metastore_cannot_store_is_not_rebuilt(world: World) -> None:
+    """Else the commit would stand, and every load would fail to define its table."""
+    long_name = {"name": "x" * 800, "type": "int", "default": 0}
+    begun(world, {**DOUBLE, "fields": [*DOUBLE["fields"], long_name]})
+    report = Load(world.context()).run()
+    assert (report.rebuilt, report.committed) == ((), False)
+    assert "(column xxx" in report.refused[0].reason
+    assert values(world) == [0, 1, 2]

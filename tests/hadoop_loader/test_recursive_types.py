@@ -249,3 +249,18 @@ def test_hostile_datums_end(world: World) -> None:
     for _ in range(3_000):
         with contextlib.suppress(*DATUM_ERRORS):
             datums.flatten(rng.randbytes(rng.randrange(60)), 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'syntax = "proto3"; message A {}',
+        '{"$ref": "#/x"}',
+        '{"oneOf": []}',
+        "true",
+        '{"type": ["null", "object"], "properties": {}}',
+    ],
+)
+def test_what_is_no_avro_schema_has_no_flat_one(text: str) -> None:
+    """Whoever needs such a schema refuses its topic by name; others are loaded."""
+    assert flat_schema(text) is None

@@ -18,7 +18,7 @@ from hadoop_loader._commit.report import LoadReport
 from hadoop_loader._operations import schedule
 from hadoop_loader._operations.service import RunRecorder, WarehouseService, load_until_signal
 from hadoop_loader._storage.lock import LocalLock
-from headworks.errors import UsageError
+from headworks.errors import UnreachableError, UsageError
 from tests.command_line import run_command
 from tests.waiting import until
 
@@ -102,6 +102,31 @@ def test_it_takes_over_from_a_loader_that_is_killed(
     text = page.read_text()
     assert "headworks_loader_standby 0.0" in text
     assert 'headworks_loader_runs_total{outcome="failed"} 0.0' in text, "waiting is no failure"
+
+
+def test_it_outlives_what_goes_wrong_while_it_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lock, reports = tmp_path / "_headworks" / "lock", list[LoadReport]()
+    looks: list[int] = []
+
+    with holder(lock) as process:
+
+        def open_() -> Locked:
+            looks.append(1)
+            if len(looks) in (2, 3):
+                raise UnreachableError("no schema registry answers")
+            if len(looks) == 5:
+                process.kill()
+                process.wait()
+            return Locked(lock)
+
+        runs = RunRecorder(reports.append, None)
+        with caplog.at_level(logging.WARNING):
+            load_until_signal(600, service(open_), runs, standby=True)
+    assert [report.number for report in reports] == [1]
+    [failed] = caplog.messages
+    assert failed.endswith("is repeated: no schema registry answers")
 
 
 def test_it_can_be_stopped_while_it_waits(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ class Traffic(Thread):
     def __init__(self, topic: str, head: bytes, address: str) -> None:
         super().__init__(daemon=True)
         self.sent: set[int] = set()
+        self.left: set[str] = set()  # the clusters to which nothing is under way any more
         self.address, self._topic, self.head = address, topic, head
         self._ended = Event()
 
@@ -68,6 +69,7 @@ class Traffic(Thread):
                 )  # fmt: skip
                 producer.poll(0.001)
             assert producer.flush(60) == 0
+            self.left.add(address)
 
     def end(self) -> None:
         self._ended.set()
@@ -132,6 +134,7 @@ def test_producers_switch_while_the_old_cluster_still_has_messages(pipeline: Pip
     pipeline.load(pipeline.old)
     pipeline.sent(200)  # the old cluster has them, and no table
     pipeline.traffic.address = pipeline.new
+    until(lambda: pipeline.old in pipeline.traffic.left)
     pipeline.sent(100)
     with pytest.raises(FindingsError, match="of the old cluster are not loaded"):
         pipeline.move("beginning")

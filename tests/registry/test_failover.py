@@ -74,6 +74,19 @@ def test_a_registry_without_its_store_is_left_before_any_pause() -> None:
     assert (len(bad.requests), len(good.requests), pauses) == (1, 2, [])
 
 
+def test_what_is_no_registry_is_left() -> None:
+    with canned((200, b"<html>")) as (first, bad), canned((200, [1])) as (second, good):
+        client = RegistryClient(f"{first},{second}")
+        assert [client.versions("s") for _ in range(3)] == [[1]] * 3
+        assert (len(bad.requests), len(good.requests)) == (1, 3)
+    with (
+        canned((200, b"<html>")) as (first, _),
+        canned((200, b"<html>")) as (second, _),
+        pytest.raises(UnreachableError, match=r"none of the registries .* instead of JSON"),
+    ):
+        RegistryClient(f"{first},{second}", attempts=1).versions("s")
+
+
 def test_what_one_registry_refuses_is_not_asked_of_another() -> None:
     gone = {"error_code": 40401, "message": "no"}
     with canned((404, gone)) as (first, _), canned((200, [1])) as (second, other):
