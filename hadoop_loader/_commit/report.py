@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hadoop_loader._commit.commit_record import Commit
@@ -168,3 +168,17 @@ def report_of(
 
 def _topic(refusal: SkippedTopic) -> str:
     return refusal.topic
+
+
+def join_reports(first: LoadReport, second: LoadReport, rebuilt: tuple[str, ...]) -> LoadReport:
+    """Return the report of two loads, between which the tables of `rebuilt` were rebuilt."""
+    phases = {**first.seconds, **second.seconds}
+    seconds = {p: first.seconds.get(p, 0.0) + second.seconds.get(p, 0.0) for p in phases}
+    return replace(
+        second,
+        topics=(*first.topics, *second.topics),
+        seconds=seconds,
+        committed=first.committed or second.committed,
+        tasks=(*first.tasks, *second.tasks),
+        rebuilt=rebuilt,
+    )

@@ -23,6 +23,7 @@ from hadoop_loader._commit.report import (
     SkippedTopic,
     TaskReport,
     UnreadPartitions,
+    join_reports,
     report_of,
 )
 from hadoop_loader._commit.task_results import (
@@ -153,17 +154,7 @@ class Load:
             return report
         reasons = rebuild_each(self._context, behind, self._progress)
         again, _ = Load(self._context, self._progress)._run(reasons)
-        seconds = dict(report.seconds)
-        for phase, took in again.seconds.items():
-            seconds[phase] = seconds.get(phase, 0.0) + took
-        both = replace(
-            again,
-            topics=(*report.topics, *again.topics),
-            seconds=seconds,
-            committed=report.committed or again.committed,
-            tasks=(*report.tasks, *again.tasks),
-            rebuilt=tuple(topic for topic in behind if topic not in reasons),
-        )
+        both = join_reports(report, again, tuple(t for t in behind if t not in reasons))
         self._context.log.write_last_run(both.as_dict())
         return both
 
