@@ -35,7 +35,7 @@ def start(*options: str, env: dict[str, str] | None = None) -> child_process.Ser
 
 
 def facts(pid: int) -> dict[str, object]:
-    """What a process has from the one that started it."""
+    """The state that a process has from the one that started it."""
     folder = Path(f"/proc/{pid}")
     environment = dict(
         entry.split(b"=", 1) for entry in (folder / "environ").read_bytes().split(b"\0") if entry

@@ -169,9 +169,10 @@ class RollForward:
                 # Members that only old files had leave the table: the view's types have none.
                 attempt(state.files_table, partial(define_table, state, self.log, *self._place))
                 attempt(state.files_table, partial(define_view, state, self.log, self.catalog))
-        for state in (s for s in commit.tables.values() if s not in changed):
+        for state in commit.tables.values():
             measured = state.statistics and state.statistics[0] == commit.number
-            if measured and state.files_table in self._left(commit, tables):
+            told = state.changed_by(commit.number)  # with its columns
+            if measured and not told and state.files_table in self._left(commit, tables):
                 attempt(state.files_table, partial(define_statistics, state, self.catalog))
         failed = tables - self._left(commit, tables)
         if self.fenced:  # otherwise another loader may have applied the commit meanwhile

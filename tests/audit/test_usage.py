@@ -161,7 +161,7 @@ def test_old_hosts_become_one_row_and_applications_stay_known(store: AuditStore)
     assert usage(store).since == 0
     remove_expired(store, 500 * DAY, Retention())
     assert schema_uses(store) == []
-    # Whoever comes now, uses of before are not known.
+    # The store does not know the uses of before the removal any more.
     add(store, increment("producer", wrote(12), at=20 * DAY))
     assert usage(store).since == 100 * DAY
 

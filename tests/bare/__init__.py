@@ -1,1 +1,1 @@
-"""What a newcomer waits for and stores, measured from nothing: scripts to run by hand and in CI."""
+"""Scripts that measure, from nothing, the time and disk that a newcomer needs."""

@@ -36,7 +36,7 @@ def begun(world: World, then: Any = DOUBLE) -> None:
 
 
 def values(world: World) -> list[float]:
-    """What a query of the view sees: the table over files that it reads."""
+    """Return the values of the table over files that the view reads."""
     table = world.catalog.views["clicks"].rpartition(" FROM ")[2]
     return sorted(row["n"] for row in world.rows(table))
 

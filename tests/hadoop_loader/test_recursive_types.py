@@ -262,5 +262,5 @@ def test_hostile_datums_end(world: World) -> None:
     ],
 )
 def test_what_is_no_avro_schema_has_no_flat_one(text: str) -> None:
-    """Whoever needs such a schema refuses its topic by name; others are loaded."""
+    """The plan refuses the topic of such a schema by name, and loads the others."""
     assert flat_schema(text) is None

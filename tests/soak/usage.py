@@ -1,4 +1,4 @@
-"""Who uses what, under fire: every version in use is known, and none in use is called unused.
+"""The usage evidence under fire: it knows every version in use, and calls none of them unused.
 
 Two topics with some versions each. All programs of `use.counted` count: two producers and three
 groups with classes. Of `use.unknown` one group reads dicts, and one is a plain Kafka client, so
