@@ -362,6 +362,8 @@ def campaign(folder: Path, troubles: tuple[Trouble, ...] = TROUBLES) -> Report:
         stand.send(ORDERS, 500)
         stand.load()
         _wait(lambda: bool(_asked(stand, "headworks_audit_messages > 0")))
+        # A rule compares with a scrape of before the trouble.
+        _wait(lambda: bool(_asked(stand, "headworks_loader_topic_quarantined")))
         for trouble in troubles:
             _judge(stand, trouble, rules, report)
     finally:
