@@ -314,13 +314,19 @@ def move(
             " are copies of loaded ones"
         ),
     ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="move the consumer groups whose whole names match this regex, too"),
+    ] = None,
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Continue with the topics of another cluster, after all of the old one is loaded."""
     with open_warehouse(replace(source.config(), bootstrap=new)) as opened, phases() as progress:
-        report = opened.move(old, start, progress)
+        report = opened.move(old, start, progress, groups=groups)
     if format is Format.JSON:
         print_json(asdict(report))
+    if report.groups:
+        print_status(f"moved consumer groups: {', '.join(report.groups)}")
     print_status(f"move {report.number}: the next load reads {len(report.offsets)} topics of {new}")
 
 

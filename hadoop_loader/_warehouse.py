@@ -147,15 +147,26 @@ class Warehouse:
             return Compaction(self._context, progress, min_small_files=2, every=every).run(topic)
 
     def move(
-        self, old: str, start: str | None = None, progress: Progress | None = None
+        self,
+        old: str,
+        start: str | None = None,
+        progress: Progress | None = None,
+        *,
+        groups: str | None = None,
     ) -> MoveReport:
-        """Continue with this configuration's cluster, after one at the addresses `old`."""
+        """Continue with this configuration's cluster, after one at the addresses `old`.
+
+        `groups` is a regex: consumer groups with these whole names are moved too.
+        """
         from hadoop_loader._fetch.kafka_log import KafkaLog
         from hadoop_loader._operations.move import Move
+        from hadoop_loader._operations.move_groups import MovedGroups
         from headworks._kafka.client_properties import client_properties
 
+        moved = None if groups is None else MovedGroups(old, self._config.bootstrap, groups)
         with self._exclusively():
-            return Move(self._context, KafkaLog(client_properties(old)), progress).run(start)
+            log = KafkaLog(client_properties(old))
+            return Move(self._context, log, progress, groups=moved).run(start)
 
     def drop(
         self, topic: str, progress: Progress | None = None, *, reload: bool = False

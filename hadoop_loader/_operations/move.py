@@ -4,8 +4,8 @@ Rules:
 
 - Offsets of one cluster mean nothing in another. So the old cluster must be loaded to its end, and
   the operator says whether the new one's messages so far are new, or copies of loaded ones.
-- Nothing but the commit changes. Each topic begins a new life: `_topic_life` keeps the rows of both
-  clusters apart, because their offsets overlap.
+- Nothing but the commit changes, and the consumer groups that are named. Each topic begins a new
+  life: `_topic_life` keeps the rows of both clusters apart, because their offsets overlap.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hadoop_loader._commit.topic_lives import check_cluster
 from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
 from hadoop_loader._fetch.kafka_log import Log
 from hadoop_loader._fetch.ranges import Watermarks, no_leader_error
+from hadoop_loader._operations.move_groups import GroupOffsets, MovedGroups
 from headworks.errors import FindingsError, UsageError
 
 BEGINNING, END = STARTS = ("beginning", "end")
@@ -31,21 +32,29 @@ class MoveReport:
     number: int  # of its commit
     cluster: str  # the id of the new cluster
     offsets: Mapping[str, Mapping[int, int]]  # by topic and partition, where the next load starts
+    groups: Mapping[str, Mapping[str, Mapping[int, int]]]  # ... and where each group does
 
 
 class Move:
-    """One move from the cluster `old` to the one that the context reads."""
+    """One move from the cluster `old` to the one that the context reads, with `groups`."""
 
-    def __init__(self, parts: LoaderContext, old: Log, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        parts: LoaderContext,
+        old: Log,
+        progress: Progress | None = None,
+        *,
+        groups: MovedGroups | None = None,
+    ) -> None:
         self._context = parts
-        self._old = old
+        self._old, self._groups = old, groups
         self._transaction = Transaction(parts, progress)
 
     def run(self, start: str | None) -> MoveReport:
         """Move; `start` is BEGINNING, END, or None, if the new topics must hold no messages yet.
 
-        Raises UsageError for a wrong pair of clusters, or if `start` is needed, and FindingsError
-        if the old cluster has messages that are not loaded.
+        Raises UsageError for a wrong pair of clusters, or if `start` is needed. Raises
+        FindingsError if the old cluster has messages that are not loaded, or a group cannot move.
         """
         if start not in (None, *STARTS):
             raise UsageError(f"{start!r} is no start", fix=f"give {' or '.join(STARTS)}")
@@ -62,6 +71,10 @@ class Move:
             )
         self._check_loaded(last)
         offsets = self._positions(last, start)
+        moved: GroupOffsets = {}
+        if self._groups is not None:  # before the commit: a move that is repeated needs the old one
+            moved = self._groups.plan(copied=start == END)
+            self._groups.move(moved)
         builder = self._transaction.new_commit(last, "move")
         builder.cluster = after.cluster
         builder.offsets = {t: {str(p): at for p, at in ps.items()} for t, ps in offsets.items()}
@@ -70,7 +83,7 @@ class Move:
             state = builder.tables[topic]
             builder.tables[topic] = replace(state, earlier_lives=state.earlier_lives + 1)
         commit = self._transaction.commit(builder)
-        return MoveReport(commit.number, commit.cluster, offsets)
+        return MoveReport(commit.number, commit.cluster, offsets, _by_topic(moved))
 
     def _check_loaded(self, last: Commit) -> None:
         """Raise FindingsError if the old cluster has messages that are not loaded."""
@@ -112,6 +125,14 @@ def _marks(log: Log, last: Commit) -> Mapping[str, Mapping[int, Watermarks]]:
         if away := [p for p in partitions if p not in marks[topic]]:
             raise no_leader_error(topic, away)
     return marks
+
+
+def _by_topic(groups: GroupOffsets) -> Mapping[str, Mapping[str, Mapping[int, int]]]:
+    found: dict[str, dict[str, dict[int, int]]] = {name: {} for name in groups}
+    for name, places in groups.items():
+        for place, at in sorted(places.items()):
+            found[name].setdefault(place.topic, {})[place.partition] = at
+    return found
 
 
 def _unloaded(committed: Mapping[int, int], marks: Mapping[int, Watermarks]) -> int:

@@ -14,17 +14,19 @@ from typing import Any
 import fastavro
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer
 
 from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.transaction import LoaderContext
 from hadoop_loader._fetch.kafka_log import KafkaLog
 from hadoop_loader._operations.load import Load
-from hadoop_loader._operations.move import Move
+from hadoop_loader._operations.move import Move, MoveReport
+from hadoop_loader._operations.move_groups import MovedGroups
 from headworks._server import child_process
 from headworks._server.child_process import Service
-from headworks._wire import prefix
+from headworks._wire import HEADER_SIZE, prefix
 from headworks.errors import FindingsError
+from headworks.groups import Groups, TopicPartition
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
 from tests.interop.in_place import start_in_place
@@ -106,8 +108,37 @@ class Pipeline:
         assert report.left_out is None
         return report.rows
 
-    def move(self, start: str | None) -> None:
-        Move(self.context(self.new), KafkaLog({"bootstrap.servers": self.old})).run(start)
+    def move(self, start: str | None, groups: str | None = None) -> MoveReport:
+        moved = None if groups is None else MovedGroups(self.old, self.new, groups)
+        old = KafkaLog({"bootstrap.servers": self.old})
+        return Move(self.context(self.new), old, groups=moved).run(start)
+
+    def read(self, address: str, group: str, *, until_n: int | None = None) -> list[int]:
+        """Read as a member of a group: some messages, or (None) all that are there; then leave."""
+        asked = {"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "latest"}
+        consumer = Consumer({**asked, "enable.auto.commit": False, "enable.partition.eof": True})
+        consumer.subscribe([self.topic])
+        found: list[int] = []
+        ended: set[int | None] = set()
+        while len(ended) < PARTITIONS if until_n is None else len(found) < until_n:
+            message = consumer.poll(60)
+            assert message is not None, f"{address} sends nothing"
+            if (error := message.error()) is None:
+                found.append(_number(message))
+                ended.discard(message.partition())
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended.add(message.partition())
+        consumer.commit(asynchronous=False)
+        consumer.close()
+        return found
+
+    def join(self, *groups: str) -> None:
+        """Set groups to the beginning of the old cluster, as consumers that came early have it."""
+        with Groups(self.old) as known:
+            for group in groups:
+                places = [TopicPartition(self.topic, p) for p in range(PARTITIONS)]
+                known.move(group, dict.fromkeys(places, 0))
 
     def sent(self, more: int) -> None:
         """Wait until so many more messages are acknowledged."""
@@ -120,6 +151,13 @@ class Pipeline:
         return sorted(itertools.chain(*columns))
 
 
+def _number(message: Message) -> int:
+    value = message.value()
+    assert value is not None
+    read: Any = fastavro.schemaless_reader(io.BytesIO(value[HEADER_SIZE:]), SCHEMA, None)
+    return int(read["n"])
+
+
 @pytest.fixture
 def pipeline(
     broker: Service, other: Service, registry: Service, tmp_path: Path
@@ -130,8 +168,11 @@ def pipeline(
 
 
 def test_producers_switch_while_the_old_cluster_still_has_messages(pipeline: Pipeline) -> None:
+    group = f"readers-{pipeline.topic}"
+    pipeline.join(group)
     pipeline.sent(200)
     pipeline.load(pipeline.old)
+    read = pipeline.read(pipeline.old, group, until_n=150)
     pipeline.sent(200)  # the old cluster has them, and no table
     pipeline.traffic.address = pipeline.new
     until(lambda: pipeline.old in pipeline.traffic.left)
@@ -139,23 +180,32 @@ def test_producers_switch_while_the_old_cluster_still_has_messages(pipeline: Pip
     with pytest.raises(FindingsError, match="of the old cluster are not loaded"):
         pipeline.move("beginning")
     assert pipeline.load(pipeline.old) > 100
-    pipeline.move("beginning")
+    with pytest.raises(FindingsError, match=f"{group} has .* unread messages in {pipeline.topic}"):
+        pipeline.move("beginning", group)
+    read += pipeline.read(pipeline.old, group)
+    moved = pipeline.move("beginning", group)
+    assert moved.groups == {group: {pipeline.topic: dict.fromkeys(range(PARTITIONS), 0)}}
     assert pipeline.load(pipeline.new) > 0
     pipeline.sent(100)
     pipeline.traffic.end()
     pipeline.load(pipeline.new)
     assert pipeline.loaded() == sorted(pipeline.traffic.sent)
+    assert sorted(read + pipeline.read(pipeline.new, group)) == sorted(pipeline.traffic.sent)
 
 
 def test_a_mirror_copies_until_the_switch(pipeline: Pipeline, tmp_path: Path) -> None:
     given = ["mirror", "--from", pipeline.old, "--to", pipeline.new, "--topics", pipeline.topic]
     given += ["--name", pipeline.topic, "--commit-every", "0.3", "--data-dir", str(tmp_path)]
+    slow, fast = f"slow-{pipeline.topic}", f"fast-{pipeline.topic}"
+    pipeline.join(slow, fast)
     with child_process.start(given, log_file=tmp_path / "mirror.log"):
         pipeline.sent(200)
         pipeline.load(pipeline.old)
+        read = {slow: pipeline.read(pipeline.old, slow, until_n=150)}
         pipeline.sent(200)
         pipeline.traffic.end()
         pipeline.load(pipeline.old)
+        read[fast] = pipeline.read(pipeline.old, fast)
         copied = KafkaLog({"bootstrap.servers": pipeline.new})
         topics, wanted = {pipeline.topic: range(PARTITIONS)}, len(pipeline.traffic.sent)
         until(
@@ -163,7 +213,7 @@ def test_a_mirror_copies_until_the_switch(pipeline: Pipeline, tmp_path: Path) ->
                 wanted <= sum(m.high for m in copied.watermarks(topics)[pipeline.topic].values())
             )
         )
-    pipeline.move("end")
+    assert pipeline.move("end", f"slow-.*|{fast}").groups.keys() == {slow, fast}
     after = Traffic(pipeline.topic, pipeline.traffic.head, pipeline.new)
     before, pipeline.traffic = pipeline.traffic.sent, after
     after.start()
@@ -171,3 +221,38 @@ def test_a_mirror_copies_until_the_switch(pipeline: Pipeline, tmp_path: Path) ->
     after.end()
     pipeline.load(pipeline.new)
     assert pipeline.loaded() == sorted(before | after.sent)
+    for group, numbers in read.items():
+        assert sorted(numbers + pipeline.read(pipeline.new, group)) == pipeline.loaded(), group
+
+
+def test_a_group_stays_where_the_mirror_has_not_copied_all(pipeline: Pipeline) -> None:
+    group = f"readers-{pipeline.topic}"
+    pipeline.join(group)
+    pipeline.sent(60)
+    pipeline.traffic.end()
+    pipeline.load(pipeline.old)
+    pipeline.read(pipeline.old, group)
+    stray = Producer({"bootstrap.servers": pipeline.new})  # other messages, as an early producer's
+    stray.produce(pipeline.topic, b"another one", partition=0)
+    assert stray.flush(30) == 0
+    with pytest.raises(FindingsError, match=f"the last messages of {pipeline.topic}.0. are not"):
+        pipeline.move("end", group)
+    with Groups(pipeline.new) as groups:
+        assert group not in {one.name for one in groups.listed()}
+
+
+def test_a_group_that_reads_the_new_cluster_already_stays(pipeline: Pipeline) -> None:
+    group = f"readers-{pipeline.topic}"
+    pipeline.join(group)
+    pipeline.sent(60)
+    pipeline.traffic.end()
+    pipeline.load(pipeline.old)
+    pipeline.read(pipeline.old, group)
+    pipeline.traffic = Traffic(pipeline.topic, pipeline.traffic.head, pipeline.new)
+    pipeline.traffic.start()
+    pipeline.sent(30)
+    pipeline.traffic.end()
+    with Groups(pipeline.new) as groups:
+        groups.move(group, {TopicPartition(pipeline.topic, 1): 5})
+    with pytest.raises(FindingsError, match=f"{group} has its own offset in {pipeline.topic}.1."):
+        pipeline.move("beginning", group)
