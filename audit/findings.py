@@ -228,8 +228,7 @@ def _vanished_processes(
             None,
             f"{one.processes:,} process{'es' * several} of {one.application} on {one.host} sent "
             f"the last heartbeat {at or 'at '}{_iso_time(one.last_gone)}, did not close, and has "
-            "no successor; start one there with the same state folder, which publishes the counts "
-            "that are left",
+            "no successor; start one there with the same state folder: it publishes the rest",
         )
 
 

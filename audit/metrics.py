@@ -102,7 +102,7 @@ def _snapshot_metrics(last: MetricsSnapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         f"{_PREFIX}_hole_messages", "audit messages that could not be read", value=last.holes
     )
-    kinds = GaugeMetricFamily(f"{_PREFIX}_findings", "what is wrong, by kind", labels=["kind"])
+    kinds = GaugeMetricFamily(f"{_PREFIX}_findings", "findings, by kind", labels=["kind"])
     for kind in sorted({finding.kind for finding in last.findings}):
         kinds.add_metric([kind], sum(finding.kind == kind for finding in last.findings))
     yield kinds

@@ -31,17 +31,17 @@ from headworks._audit_counting import WINDOW_MS
 WEEK_MS = 7 * 86_400_000
 WEEKS = 5
 MIN_WEEKS = 3
-AHEAD = 8  # windows whose usual volume is known in advance
-AHEAD_MS = AHEAD * WINDOW_MS
-_DAY, _HOUR, _HOURS_A_WEEK = 144, 6, 168  # windows; hours
+AHEAD_WINDOWS = 8  # windows whose usual volume is known in advance
+AHEAD_MS = AHEAD_WINDOWS * WINDOW_MS
+_DAY_WINDOWS, _HOUR_WINDOWS, _WEEK_HOURS = 144, 6, 168
 _DAYS = 3
-_LEVEL = 18  # windows: three hours
-_SMOOTHED = _DAYS * _DAY + 2
-_MIN_USUAL = 50.0
+_LEVEL_WINDOWS = 18  # three hours
+_SMOOTHED_WINDOWS = _DAYS * _DAY_WINDOWS + 2
+_MIN_USUAL_MESSAGES = 50.0
 _OFFSET = 5.0  # added to counts, so that the logarithm of none is defined
 _UNKNOWN = -1.0
-_SHIFTS = (-_HOUR, 0, _HOUR)
-_SHIFT_MEMORY = 1 / _DAY
+_SHIFTS = (-_HOUR_WINDOWS, 0, _HOUR_WINDOWS)
+_SHIFT_MEMORY = 1 / _DAY_WINDOWS
 _SHIFT_GAIN = 0.8  # another shift must be this much better than none
 _ALLOWED_DROP, _ALLOWED_RISE = 0.1, 0.25
 _MIN_LIMIT, _COUNTING_LIMIT, _MAD_LIMIT = 0.15, 5.0, 3.5
@@ -75,7 +75,7 @@ class TopicVolume:
     mads: list[float] = field(default_factory=list)  # of each hour of five weeks, newest last
 
     def judge(self, counted: int, usual_ahead: float) -> UnusualVolume | None:
-        """Take the next window's count, and the usual volume of the window AHEAD of it.
+        """Take the next window's count, and the usual volume of the window AHEAD_WINDOWS of it.
 
         Return the window if its volume is unusual.
         """
@@ -92,9 +92,9 @@ class TopicVolume:
         level = day + _clamped(median(self.level) if self.level else 0.0)
         # Some days after a change of the timetable, the last days mislead, and on others they
         # are all that is known of it. So a volume must be unusual by both.
-        recent = _clamped(median(self.raw[-_LEVEL:]) if self.raw else 0.0)
+        recent = _clamped(median(self.raw[-_LEVEL_WINDOWS:]) if self.raw else 0.0)
         low, high = min(level, recent), max(level, recent)
-        if middle >= _MIN_USUAL:
+        if middle >= _MIN_USUAL_MESSAGES:
             expected = middle * math.exp(low)
             scale = self._mad() * _MAD_TO_DEVIATION
             limit = max(_MIN_LIMIT, _COUNTING_LIMIT / math.sqrt(expected + 1), _MAD_LIMIT * scale)
@@ -116,7 +116,7 @@ class TopicVolume:
         """Return the least, the middle, and the most usual volume of this window's neighborhood."""
         found: list[tuple[float, float, float] | None] = []
         for n, shift in enumerate(_SHIFTS):
-            around = self.usual[AHEAD + shift - 2 : AHEAD + shift + 3]
+            around = self.usual[AHEAD_WINDOWS + shift - 2 : AHEAD_WINDOWS + shift + 3]
             if min(around) < 0:
                 found.append(None)
                 continue
@@ -132,7 +132,7 @@ class TopicVolume:
         """Return the median residual of this time of the day in the last days."""
         days = []
         for number in range(1, _DAYS + 1):
-            at = len(self.raw) - number * _DAY
+            at = len(self.raw) - number * _DAY_WINDOWS
             if at >= 1:
                 days.append(sum(self.raw[at - 1 : at + 2]) / 3)
         return median(days) if days else 0.0
@@ -141,21 +141,21 @@ class TopicVolume:
         """Return the MAD of this hour of the week, and of the hours around it."""
         found = []
         for weeks in range(1, WEEKS + 1):
-            at = len(self.mads) - weeks * _HOURS_A_WEEK
+            at = len(self.mads) - weeks * _WEEK_HOURS
             if at >= 0:
                 found += self.mads[max(0, at - 1) : at + 2]
         return median(found) if found else _DEFAULT_MAD
 
     def _remember(self, raw: float, corrected: float, deviation: float | None) -> None:
         self.raw.append(raw)
-        del self.raw[:-_SMOOTHED]
+        del self.raw[:-_SMOOTHED_WINDOWS]
         self.level.append(corrected)
-        del self.level[:-_LEVEL]
+        del self.level[:-_LEVEL_WINDOWS]
         self.hour.append(_DEFAULT_MAD if deviation is None else deviation)
-        if (self.window // WINDOW_MS) % _HOUR == _HOUR - 1:
+        if (self.window // WINDOW_MS) % _HOUR_WINDOWS == _HOUR_WINDOWS - 1:
             self.mads.append(median(self.hour))
             self.hour.clear()
-            del self.mads[: -(WEEKS * _HOURS_A_WEEK + 1)]
+            del self.mads[: -(WEEKS * _WEEK_HOURS + 1)]
 
     def pack(self) -> bytes:
         """Return it as bytes: the lengths of the lists, and all numbers."""

@@ -21,8 +21,8 @@ from headworks._audit.store import AuditStore, tables
 from headworks._audit.store.aggregate import PRODUCER_TIER
 from headworks._audit.store.upsert import upsert
 from headworks._audit.volume_bands import (
-    AHEAD,
     AHEAD_MS,
+    AHEAD_WINDOWS,
     TopicVolume,
     UnusualVolume,
     usual_of,
@@ -97,7 +97,7 @@ def _begun(connection: Connection, first: Mapping[str, int], last: int) -> dict[
         weeks = _counts(connection, weeks_before(window))
         for topic, begun in first.items():
             usual[topic].append(usual_of([n.get(topic, 0) for w, n in weeks.items() if w >= begun]))
-    assert len(around) == 2 * AHEAD + 1
+    assert len(around) == 2 * AHEAD_WINDOWS + 1
     return {topic: TopicVolume(last, known) for topic, known in usual.items()}
 
 

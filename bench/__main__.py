@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
             "--scratch", type=Path, default=None, help="folder for data; default: a temporary one"
         )
     report = commands.add_parser("report", help="write a result as Markdown")
-    report.add_argument("result", type=Path, help="what `--format json` wrote")
+    report.add_argument("result", type=Path, help="the output of `--format json`")
     report.add_argument("--into", type=Path, help="the document whose tables to replace")
     return parser
 

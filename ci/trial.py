@@ -119,7 +119,7 @@ class MessageTrials:
 
 
 def newest_ranges(topic: str, marks: Mapping[int, Watermarks], most: int) -> list[FetchRange]:
-    """Return the last offsets of each partition, `most` together, as evenly as they have them."""
+    """Return the last offsets of the partitions: `most` in all, spread as evenly as possible."""
     sizes = {partition: mark.high - mark.low for partition, mark in marks.items()}
     found = []
     left, waiting = most, len(sizes)

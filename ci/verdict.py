@@ -62,7 +62,7 @@ class LocatedFinding:
 
     @property
     def refuses(self) -> bool:
-        """Whether the change is refused for it: it is no warning, waived, or about the unused."""
+        """Whether the change is refused: no warning, waiver, or unused version excuses it."""
         return self.severity == "error"
 
     @property

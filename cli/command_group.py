@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _FIRST = ("start", "run", "check", "status", "list", "describe", "show", "dump")
-_NO_LIMIT = 10_000  # characters
+_UNLIMITED_CHARACTERS = 10_000
 
 
 class SentenceGroup(TyperGroup):
@@ -27,7 +27,11 @@ class SentenceGroup(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of the commands."""
         shown = [(name, self.commands[name]) for name in self.list_commands(ctx)]
-        rows = [(name, one.get_short_help_str(_NO_LIMIT)) for name, one in shown if not one.hidden]
+        rows = [
+            (name, one.get_short_help_str(_UNLIMITED_CHARACTERS))
+            for name, one in shown
+            if not one.hidden
+        ]
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)

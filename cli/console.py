@@ -41,7 +41,7 @@ class SourceOptions:
     warehouse: WarehouseOption = None
     schemas: Annotated[
         str | None,
-        typer.Option(help="folder of the catalogue, for its governance.toml (setting schemas)"),
+        typer.Option(help="folder of the catalog, for its governance.toml (setting schemas)"),
     ] = None
     audit_store: Annotated[
         str | None, typer.Option(help="store of the reconciler (setting audit_store)")
@@ -49,7 +49,7 @@ class SourceOptions:
     zookeeper: Annotated[
         str | None,
         typer.Option(
-            help="find brokers and decentralised groups at HOST:PORT[,..][/chroot]"
+            help="find brokers and decentralized groups at HOST:PORT[,..][/chroot]"
             " (setting zookeeper)"
         ),
     ] = None

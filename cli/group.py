@@ -32,7 +32,7 @@ ZooKeeper = Annotated[
     str | None,
     typer.Option(
         "--zookeeper",
-        help="include decentralised groups at HOST:PORT[,..][/chroot] (setting zookeeper)",
+        help="include decentralized groups at HOST:PORT[,..][/chroot] (setting zookeeper)",
     ),
 ]
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="the group")]

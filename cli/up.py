@@ -49,9 +49,8 @@ def up(
     metrics: Annotated[
         str | None,
         typer.Option(
-            help="serve all Prometheus metrics: the broker's on this HOST:PORT, the audit's on the"
-            " next port; none: no metrics (default: 127.0.0.1:9400; free ports if the broker does"
-            " not listen on its default port)"
+            help="serve Prometheus metrics: the broker's on this HOST:PORT, the audit's on the next"
+            " port, or none (default: 127.0.0.1:9400; free ports if --listen is not the default)"
         ),
     ] = None,
     format: FormatOption = Format.TEXT,

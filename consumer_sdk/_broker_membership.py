@@ -206,7 +206,7 @@ class BrokerMembership:
         def move() -> None:
             self._fetched.discard(set(offsets))
             self._handed_out.forget(offsets)
-            self._handed_out.store(self.client)  # before the new places, not after them
+            self._handed_out.store(self.client)  # first: it would undo the new places
             self._sought.update(offsets)
             for place in places:
                 self._seek(place)

@@ -39,7 +39,7 @@ def damage_in(event: confluent_kafka.Message, membership: Membership) -> Damaged
 
 
 def is_stale(lost: confluent_kafka.Message, position: int) -> bool:
-    """Return whether librdkafka lost an offset at which the member does not stand, after damage."""
+    """Return whether an error after damage is about another offset than the member's position."""
     offset = lost.offset()
     return offset is not None and offset >= 0 and offset != position
 

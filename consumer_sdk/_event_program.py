@@ -56,7 +56,7 @@ def _instant(name: str) -> str:
     return expression(long, long)
 
 
-_KINDS = {  # what the compiled decoder does by itself
+_KINDS = {  # conversions that the compiled decoder does by itself
     "v.decode()": "text",
     "float(v)": "as-double",
     "float32(v)": "as-float",

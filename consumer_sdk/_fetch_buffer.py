@@ -15,7 +15,7 @@ import confluent_kafka
 
 from consumer_sdk._message import Partition
 
-_GROWTH = 8  # of the steps in which a buffer is filled
+_GROWTH_FACTOR = 8  # of the steps in which a buffer is filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class FetchBuffer:
             size += sum(map(len, found))
             if len(found) < wanted or size >= limits.bytes:
                 break
-            timeout, wanted = 0.0, min(most, _GROWTH * wanted)
+            timeout, wanted = 0.0, min(most, _GROWTH_FACTOR * wanted)
         if was_empty:
             self._since = time.monotonic()
 

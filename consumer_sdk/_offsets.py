@@ -79,7 +79,7 @@ def note_beginning(
     places = [TopicPartition(*p, offset) for p, offset in starts.items() if offset >= 0]
     if not places:
         return
-    with suppress(KafkaException):  # a rebalance has revoked one already; the group asks anew
+    with suppress(KafkaException):  # a rebalance has revoked one already; the group asks again
         client.store_offsets(offsets=places)
         if commit:
             client.commit(offsets=places, asynchronous=True)

@@ -77,7 +77,7 @@ class BrokerReachability:
             self._trouble.log.warn(
                 "assignment",
                 f"the group has given this member no partition for {now - self._awaited_since:.0f}"
-                " s: other members have them all, or the brokers do not serve"
+                " s. Either other members have them all, or the brokers do not serve"
                 " group.protocol=consumer (Apache Kafka does from 4.0 on)."
                 " fix: remove group.protocol from `config` for older brokers",
             )

@@ -52,7 +52,7 @@ class TopicDecoders:
         self._decoders = {
             topic: Decoder(self._registry, topic, *of_topic) for topic, of_topic in kinds.items()
         }
-        # What each topic's decoder knows without asking the registry.
+        # The schemas of each topic's decoder that need no question to the registry.
         self._known: dict[str | None, dict[bytes, Known]] = {}
         self.topics = list(kinds)
 

@@ -5,6 +5,7 @@ Its packages; each imports only packages below it:
 - `_warehouse`: the class that users open. `_config`: where a warehouse is, and what it reads.
 - `_spark`: the session, tasks as Spark jobs, HiveServer2, topics as DataFrames.
 - `_operations`: load, rewind, rebuild, compact; status, verify, metrics.
+- `_iceberg`: each commit as a snapshot of Iceberg tables.
 - `_commit`: the commit log, the transaction, and the work after a commit.
 - `_tasks`: one task: fetch, decode, write files, count.
 - `_decode`: Avro bytes to Arrow columns of the latest schema; quarantine.

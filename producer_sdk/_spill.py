@@ -25,7 +25,7 @@ from pathlib import Path
 
 from headworks.errors import CorruptError
 from producer_sdk._outgoing_message import OutgoingMessage
-from producer_sdk._spill_file import HEADER, SpillFile, record_of
+from producer_sdk._spill_file import HEADER_BYTES, SpillFile, record_of
 
 _SUFFIX = ".spill"
 _FILES_PER_SPILL = 16  # room is made in steps of a sixteenth of the limit
@@ -63,8 +63,11 @@ class Spill:
             if self._closed:
                 return False
             last = self._files[-1]
-            more = last.size + len(record) > self._limit // _FILES_PER_SPILL and last.size > HEADER
-            held = sum(file.size for file in self._files) + HEADER * more
+            more = (
+                last.size + len(record) > self._limit // _FILES_PER_SPILL
+                and last.size > HEADER_BYTES
+            )
+            held = sum(file.size for file in self._files) + HEADER_BYTES * more
             if held + len(record) > self._limit:
                 return False
             if more:

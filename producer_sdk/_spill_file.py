@@ -23,8 +23,8 @@ from headworks.errors import CorruptError
 from producer_sdk._outgoing_message import OutgoingMessage
 
 _MAGIC = b"HWSPILL1"
-HEADER = 16
-_POSITION = 8
+HEADER_BYTES = 16
+_POSITION_AT = 8
 _RECORD_PREFIX = struct.Struct("<II")
 _FIXED_FIELDS = struct.Struct("<qiiiH")
 _HEADER_LENGTHS = struct.Struct("<ii")
@@ -45,9 +45,9 @@ class SpillFile:
             # A process that looks for leftovers may hold a new file for a moment.
             fcntl.flock(self._file, fcntl.LOCK_EX | (fcntl.LOCK_NB if found else 0))
             if not found:
-                os.pwrite(self._file, _MAGIC + HEADER.to_bytes(8, "little"), 0)
-            head = os.pread(self._file, HEADER, 0)
-            if len(head) < HEADER or head[:8] != _MAGIC:
+                os.pwrite(self._file, _MAGIC + HEADER_BYTES.to_bytes(8, "little"), 0)
+            head = os.pread(self._file, HEADER_BYTES, 0)
+            if len(head) < HEADER_BYTES or head[:8] != _MAGIC:
                 raise CorruptError(f"{path} is not a spill of a producer", fix="remove it")
         except BaseException:
             os.close(self._file)
@@ -55,7 +55,7 @@ class SpillFile:
         # The offsets of the first record that is not delivered, and of the next one to read.
         self._position = self._read = int.from_bytes(head[8:], "little")
         # The end of the last whole record.
-        self.size = max(HEADER, os.fstat(self._file).st_size)
+        self.size = max(HEADER_BYTES, os.fstat(self._file).st_size)
 
     @property
     def delivered(self) -> bool:
@@ -91,9 +91,9 @@ class SpillFile:
         if self._position != self._read:
             self._position = self._read
             if self.delivered:
-                os.ftruncate(self._file, HEADER)
-                self._position = self._read = self.size = HEADER
-            os.pwrite(self._file, self._position.to_bytes(8, "little"), _POSITION)
+                os.ftruncate(self._file, HEADER_BYTES)
+                self._position = self._read = self.size = HEADER_BYTES
+            os.pwrite(self._file, self._position.to_bytes(8, "little"), _POSITION_AT)
 
     def close(self) -> None:
         """Release the file, and remove it if every record is delivered."""

@@ -27,16 +27,16 @@ from sqlalchemy import (
 
 from headworks._server.database import bookkeeping
 
-# Names in `facts`: the cluster whose topic was read, how many messages were gone before, the
-# thresholds of the reconciler that keeps the store, when it last checked it, the end of the last
-# hole in the counts, and the time up to which it has read the topic.
+# Names in `facts`: the cluster whose topic was read, and how many messages were gone before. The
+# thresholds of the reconciler that keeps the store, and when it last checked it. The end of the
+# last hole in the counts, and the time up to which the reconciler has read the topic.
 CLUSTER, MISSED, THRESHOLDS, CHECKED = "cluster", "missed", "thresholds", "checked"
 HOLE, READ_UNTIL = "hole", "read_until"
 
 metadata = MetaData()
 own = bookkeeping(metadata, prefix="audit_")
 
-# What is added up in `windows`, in this order.
+# The sums in `windows`, in this order.
 COUNTED = (
     "attempted",
     "delivered",
@@ -53,7 +53,7 @@ COUNTED = (
 # The windows of the producers with messages that the loader may still reach.
 NOT_PASSED = text("passed <> delivered + unresolved")
 
-# The loader's next offset and the time of its commit, the log's bounds when they were last asked
+# The loader's next offset and the time of its commit. The log's bounds when they were last asked
 # for, and the end of the log at the last cut (null: there is none).
 log_positions = Table(
     "audit_log_positions",
@@ -182,8 +182,8 @@ topics = Table(
     sqlite_with_rowid=False,
 )
 
-# Who reports: `unsettled` messages are attempted and not resolved; `lag_ms` is the shortest way
-# from a source's clock to ours that was seen in its last batch (null: never seen live).
+# The processes that report. `unsettled` messages are attempted and not resolved. `lag_ms` is the
+# least difference between a source's clock and ours in its last batch (null: never seen live).
 sources = Table(
     "audit_sources",
     metadata,
@@ -197,8 +197,8 @@ sources = Table(
     sqlite_with_rowid=False,
 )
 
-# The processes that count, by their heartbeats: when the last one was sent, the milliseconds until
-# the next one, and whether all counts of the process are published (1), because it has ended.
+# The processes that count, by their heartbeats: when the last one was sent, and the milliseconds
+# until the next one. 1 says that the process has ended and all its counts are published.
 processes = Table(
     "audit_processes",
     metadata,

@@ -32,7 +32,7 @@ def run(bench: Bench, ours: KafkaLike) -> None:
     ):
         got = bench.ratio(many, _US, _US, other_what=one)
         if got is not None:
-            bench.record(f"what batching buys the {name}", _US, got, "x")
+            bench.record(f"gain of batching, {name}", _US, got, "x")
 
 
 def _batching(bench: Bench, ours: KafkaLike, number: int, scale: int) -> None:

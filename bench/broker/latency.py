@@ -30,8 +30,8 @@ def run(bench: Bench, kafkas: Sequence[KafkaLike]) -> None:
     """Time single messages through each."""
     count = 200 if bench.quick else 2_000
     bench.note(
-        "acks=all of headworks waits for the disk, and its consumers see only what is on disk;"
-        " Apache Kafka's acks=all waits for the page cache of its replicas, here of one"
+        "acks=all of headworks waits for the disk, and its consumers see only what is on disk."
+        " Apache Kafka's acks=all waits for the page cache of its replicas, here of one."
     )
     with started(bench, _Unflushed(kafkas[0].clients)) as unflushed:
         for number in bench.rounds(full=3):

@@ -23,7 +23,7 @@ def until(holds: Callable[[], bool]) -> float:
     began = time.perf_counter()
     while not holds():
         if time.perf_counter() - began > PATIENCE:
-            raise UnreachableError("what is measured did not happen")
+            raise UnreachableError("the measured change did not happen")
         time.sleep(0.002)
     return time.perf_counter() - began
 

@@ -39,7 +39,7 @@ from headworks.registry_client import RegistryClient
 from producer_sdk import Producer, WhenFull
 from producer_sdk._hung_broker import HungBroker
 
-TITLE = "The SDKs: encode, decode and send, beside fastavro and Confluent's serialisers"
+TITLE = "The SDKs: encode, decode and send, beside fastavro and Confluent's serializers"
 US = "headworks"
 PURE = "headworks, pure Python"
 FASTAVRO = "fastavro"

@@ -70,7 +70,7 @@ class LocalTransactions:
         self._store_offsets = store_offsets
         self._fd = -1  # of the write-ahead log
         self._running: asyncio.Task[None] | None = None  # a sync
-        self._next: asyncio.Task[None] | None = None  # that follows it
+        self._next: asyncio.Task[None] | None = None  # the sync after `_running`
         self._failure = ""  # of a sync
 
     def load(self) -> list[tuple[ProducerTransaction, list[PendingOffset]]]:
@@ -154,7 +154,7 @@ class LocalTransactions:
     async def _sync_after(self, running: asyncio.Task[None] | None) -> None:
         if running is not None:
             await asyncio.wait([running])
-        self._running, self._next = self._next, None  # who comes from now on waits for another
+        self._running, self._next = self._next, None  # later callers wait for another
         try:
             if self._failure:
                 raise StoreFailureError(self._failure)

@@ -36,7 +36,7 @@ def unavailable_error(node: Node, topic: str, index: int) -> ErrorCode:
 def expose_soon(node: Node, request: Request, partitions: Iterable[tuple[str, int]]) -> None:
     """Start the flushes that a request waits for, so that it waits for all at once.
 
-    A request that asks where a log ends waits for them: the end minds each acknowledged record.
+    A request that asks where a log ends waits for them: its answer covers each acknowledged record.
     """
     for topic, index in partitions:
         partition = node.hosted.partition(topic, index)

@@ -1,4 +1,7 @@
-"""The log of one partition: segments, sparse indexes, recovery, producer state, compaction."""
+"""The log of one partition: segments, sparse indexes, recovery, producer state, compaction.
+
+`partition` appends, `segment` writes and syncs the files, `recovery` opens them after a crash.
+"""
 
 from headworks._broker.log.config import CompactionConfig, LogConfig
 from headworks._broker.log.open_file import SegmentFile

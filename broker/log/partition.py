@@ -351,7 +351,7 @@ class PartitionLog:
         self._check_range(offset, self.high_watermark)
         if offset > self.log_start_offset:
             if offset > self._flushed.offset:
-                self._segments[-1].sync()  # a start that no record reaches refuses the log
+                self._segments[-1].sync()  # recovery refuses a log that ends before its start
             save_start(self.folder, offset)
             self.log_start_offset = offset
         return self._drop(0 if self.compacting else bisect_right(self._base_offsets, offset) - 1)

@@ -34,7 +34,7 @@ from headworks._kafka.records.batch import (
 )
 from headworks.errors import CorruptError
 
-_BEFORE_CRC = LEADER_EPOCH.to_bytes(4) + bytes([MAGIC])  # what stands before the CRC of every batch
+_BEFORE_CRC = LEADER_EPOCH.to_bytes(4) + bytes([MAGIC])  # of every batch
 _BEFORE_CRC_AT = LENGTH_PREFIX  # its position in a batch
 _ATTRIBUTES = 0x7F  # that a batch may have
 _SEARCHED_BYTES = 1 << 16  # before a batch, for one with a damaged header

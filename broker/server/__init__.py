@@ -1,4 +1,4 @@
-"""The broker's process: sockets, the flusher, start and stop."""
+"""The broker's process: sockets, TLS, logins, limits, start, and stop."""
 
 from headworks._broker.server.server import BrokerServer, ServerConfig
 

@@ -86,11 +86,10 @@ class Connection:
             self.close,
         )
         self._expected = 0  # bytes of the request that has begun to arrive, if they are known
-        self._validating: asyncio.Task[None] | None = None  # what `Hold.VALIDATION` waits for
+        self._validating: asyncio.Task[None] | None = None  # `Hold.VALIDATION` waits for it
         self._in_pass = False  # replies of a pass are sent together, at its end
-        # What the event loop watches: `_watch_reading` follows the state, `_send` the replies
-        self._watches_reading = False
-        self._watches_writing = False
+        self._watches_reading = False  # whether the event loop does; it follows the state
+        self._watches_writing = False  # the same; it follows the replies
         self._watch_reading()
 
     # -- reading -----------------------------------------------------------------------------

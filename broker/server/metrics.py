@@ -161,7 +161,11 @@ class _Collector:
                 memory.size - memory.available,
                 "Taken by requests.",
             ),
-            ("headworks_broker_request_memory_limit_bytes", memory.size, "What requests may take."),
+            (
+                "headworks_broker_request_memory_limit_bytes",
+                memory.size,
+                "Memory that requests may take.",
+            ),
             ("headworks_broker_held_reply_bytes", held, "Replies that clients have not read."),
         ):
             yield GaugeMetricFamily(name, text, value=value)

@@ -33,7 +33,7 @@ class ValidationQueue:
         # The request that waits: a large one with its bytes, or what another one lacks
         self._large: tuple[Sequence[BatchToValidate], bytes] | None = None
         self._incomplete: ValidationResult | None = None
-        # What the next call of `validate` knows about the same request
+        # For the next call of `validate` for the same request
         self._result: ValidationResult | None = None  # of the thread
         self._looked_up = False  # whether the registry was asked for its ids
         self._created = False  # whether a missing topic for dead letters was to be created

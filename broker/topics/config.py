@@ -23,7 +23,7 @@ from headworks.errors import UsageError
 _BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST = 1, 2, 3, 5, 6, 7
 VALIDATION = "headworks.schema.validation"
 _VALIDATION_MODE = "headworks.schema.validation.mode"
-_FOREVER = (1 << 63) - 1
+_FOREVER_MS = (1 << 63) - 1
 _NOT_TIERED = "there is no tiered storage"
 _ANY_TIME = "record timestamps are event times, which may lie at any distance"
 _POLICIES = ("delete", "compact", "compact,delete", "delete,compact")
@@ -179,7 +179,7 @@ CONFIGS: Mapping[str, ConfigKey] = {
             _VALIDATION_MODE,
             _STRING,
             RefusedRecords.REJECT.value,
-            "what becomes of a batch with refused records: reject the whole batch, or write these"
+            "for a batch with refused records: reject the whole batch, or write these"
             " records to TOPIC.dead-letter and store the others (dead-letter)",
             _one_of(*(one.value for one in RefusedRecords)),
         ),
@@ -190,7 +190,7 @@ CONFIGS: Mapping[str, ConfigKey] = {
         ConfigKey(
             "max.compaction.lag.ms",
             _LONG,
-            str(_FOREVER),
+            str(_FOREVER_MS),
             "compact a record at most this long after it was written",
             _integer(1),
         ),
@@ -201,8 +201,8 @@ CONFIGS: Mapping[str, ConfigKey] = {
             "maximum size of a record batch",
             _integer(0, (1 << 31) - 1),
         ),
-        _fixed("message.timestamp.after.max.ms", _LONG, str(_FOREVER), _ANY_TIME),
-        _fixed("message.timestamp.before.max.ms", _LONG, str(_FOREVER), _ANY_TIME),
+        _fixed("message.timestamp.after.max.ms", _LONG, str(_FOREVER_MS), _ANY_TIME),
+        _fixed("message.timestamp.before.max.ms", _LONG, str(_FOREVER_MS), _ANY_TIME),
         ConfigKey(
             "message.timestamp.type",
             _STRING,
@@ -266,7 +266,7 @@ CONFIGS: Mapping[str, ConfigKey] = {
 }
 
 
-# What Kafka calls the broker's default of a topic config
+# Kafka's names of the broker's defaults of topic configs
 BROKER_NAMES: Mapping[str, str] = {
     "cleanup.policy": "log.cleanup.policy",
     "compression.type": "compression.type",
@@ -341,6 +341,6 @@ def _compaction(merged: Mapping[str, str]) -> CompactionConfig:
     return CompactionConfig(
         min_dirty_ratio=float(merged["min.cleanable.dirty.ratio"]),
         min_lag_ms=int(merged["min.compaction.lag.ms"]),
-        max_lag_ms=-1 if lag == _FOREVER else lag,
+        max_lag_ms=-1 if lag == _FOREVER_MS else lag,
         delete_retention_ms=int(merged["delete.retention.ms"]),
     )

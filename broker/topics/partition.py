@@ -51,7 +51,7 @@ class HostedPartition:
         self.log = log
         self.config = config  # resolved, of the topic
         self.failure: str | None = None  # why it no longer takes batches
-        self.damage: dict[str, None] = {}  # what readers and the scrubber met, in order
+        self.damage: dict[str, None] = {}  # that readers and the scrubber met, in order
         self.damaged_batches: list[tuple[OpenFile, int]] = []  # of the damage that has a place
         self._next_rejection_log = 0.0  # when a rejected batch is logged again
         self._write_failures = RepeatedFailure(_log, f"{topic}-{index}: cannot be written now")

@@ -61,7 +61,7 @@ class DemoOutcome:
 
 
 class Demo:
-    """One run over the folder `home`; call `run`, and `close` whatever happened."""
+    """One run over the folder `home`; call `run`, and always `close`."""
 
     def __init__(
         self, home: Path, *, limit: int | None, progress: DemoProgress, bootstrap: str | None = None
@@ -83,7 +83,7 @@ class Demo:
         began = time.monotonic()
         with self._step("start", "start broker and registry"):
             self._start()
-        with self._step("register", "check the catalogue and register it"):
+        with self._step("register", "check the catalog and register it"):
             self._govern()
         with self._step("produce-1", "produce January-June with version 1"):
             self._produce(1, TOPICS)

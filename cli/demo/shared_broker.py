@@ -16,7 +16,7 @@ from headworks._cli.broker_address import admin_client, topics_metadata
 from headworks._cli.output import print_status
 from headworks.errors import RefusedError, UsageError
 
-_PARTITIONS = 4  # what our own broker gives a new topic
+_PARTITIONS = 4  # of a new topic of our own broker
 # Kafka's retention goes by the events' own time, and the demo's are years old.
 _CONFIG = {"retention.ms": "-1"}
 _TIMEOUT_SECONDS = 30.0

@@ -30,7 +30,7 @@ from headworks._console.sources.poller import SourceState
 from headworks._console.views.message_columns import column_text
 
 _TEMPLATES = Path(__file__).parent.parent / "templates"
-# What a browser could take for markup, were it ever to look for some in JSON.
+# Characters of markup: a browser must find none, even if it reads the JSON as HTML.
 _ESCAPED = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
 
 

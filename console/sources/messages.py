@@ -179,7 +179,7 @@ class MessageReader:
             return True
 
     def _decoder(self, topic: str) -> Decoder:
-        from consumer_sdk._decode import Decoder  # what the first page does not need
+        from consumer_sdk._decode import Decoder  # the first page does not need it
 
         with self._lock:
             found = self._decoders.pop(topic, None) or Decoder(self._registry, topic)

@@ -87,7 +87,7 @@ def topic_consumers(
 ) -> tuple[TopicConsumer, ...]:
     """Return a topic's readers: groups, the worst first, then those that are only declared."""
     rows = groups.rows if groups else {}
-    # Who is declared and has committed as well is one reader.
+    # A group that is declared and has committed as well is one reader.
     once = {one.name: one for one in reversed(list(readers))}
     found = [_reader(topic, one, rows.get(one.name), can_see) for one in once.values()]
     return tuple(

@@ -306,7 +306,7 @@ def _older(
     firsts = dict(starts)
     for row in reversed(rows):
         firsts[row.partition] = row.offset
-    if seek.tail:  # what was read and not shown is older, too
+    if seek.tail:  # messages that were read and not shown are older, too
         shown = {row.partition for row in rows}
         firsts = {p: o if p in shown else bounds[p][1] for p, o in firsts.items()}
     if all(offset <= bounds[p][0] for p, offset in firsts.items()):

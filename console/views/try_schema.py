@@ -54,7 +54,7 @@ class TrialResult:
     changes: tuple[SchemaChange, ...] = ()
     impact: Impact | None = None
     changed: bool = True
-    warnings: tuple[TrialFinding, ...] = ()  # what a stricter policy would refuse
+    warnings: tuple[TrialFinding, ...] = ()  # findings of a stricter policy
 
 
 def try_change(
@@ -91,7 +91,7 @@ def try_change(
         verdict.verdict,
         verdict.notes,
         _reasons(verdict),
-        # What cannot be read is said once.
+        # An unreadable schema is reported once.
         _reasons(lint) if verdict.subject is not None else (),
         _changes(verdict.subject, text, client, beside),
         verdict.impact,

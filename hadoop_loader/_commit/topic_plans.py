@@ -41,7 +41,7 @@ _FORBIDDEN_STATUSES = (401, 403)  # 401: a request without credentials
 _MAX_SINGLE_LOOKUPS = 8
 _LISTED_VERSIONS_PER_TOPIC = 10
 _MAX_CACHED_HISTORIES = 10_000
-# What the embedded metastore takes of a view's text, less the name of the table that it reads.
+# The longest text of a view in the embedded metastore, less the name of the table that it reads.
 _MAX_VIEW_CHARACTERS = 32_700 - 400
 
 

@@ -135,7 +135,7 @@ class Transaction:
         context = self.context
         last = context.log.latest()
         if last is not None:
-            # What older commits defined comes first: `_apply` defines the tables of this one.
+            # The tables of older commits come first: `_apply` defines those of this one.
             applied = context.log.is_applied(last.number)
             with self._redefined_after_failure(s.files_table for s in last.tables.values()):
                 self._roll_forward.restore(last, applied=applied)

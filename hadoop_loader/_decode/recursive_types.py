@@ -49,7 +49,7 @@ def flat_schema(text: str) -> str | None:
     try:
         parse(text, strict=False)
     except (SchemaError, RecursionError):
-        return None  # whoever needs the schema refuses it by name
+        return None  # the code that needs the schema refuses it by name
     flattened = _Flattened()
     flat = json.dumps(flattened.type(decode(text), ""))
     if not flattened.cuts:

@@ -288,7 +288,7 @@ class _Writer:
 
 
 def default_json(value: Any, type_: ColumnType) -> Any:
-    """Return a default as Iceberg's JSON; an object equal to no JSON value if it cannot have it."""
+    """Return a default as Iceberg's JSON, or `_NONE` if Iceberg has no such default."""
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(type_, (StructColumn, ListColumn, MapColumn)):

@@ -33,7 +33,7 @@ class RowDifference:
     day: str  # the value of the partition column, or UNKNOWN_DAY
     rows: int  # more (or, negative, fewer) than the commits say
     cause: str
-    place: str = "files"  # what differs from the commits: files, or audit
+    place: str = "files"  # the side that differs from the commits: files, or audit
 
     def __str__(self) -> str:
         side = "more" if self.rows > 0 else "fewer"

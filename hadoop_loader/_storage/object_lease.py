@@ -163,7 +163,7 @@ def check_conditional_writes(bucket: Bucket, key: str) -> None:
 
 def _unsupported(bucket: Bucket, header: str) -> UsageError:
     return UsageError(
-        f"bucket {bucket.name} cannot hold a warehouse: its store does not honour {header}, "
+        f"bucket {bucket.name} cannot hold a warehouse: its store does not honor {header}, "
         "and a commit is a conditional write",
         fix="use S3 itself, or another store that has conditional writes",
     )

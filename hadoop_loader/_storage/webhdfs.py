@@ -48,7 +48,7 @@ class NameNodes:
     """The name nodes of one file system; one of them is active."""
 
     addresses: tuple[str, ...]  # HOST:PORT of each one's HTTP server
-    user: str  # who owns new files
+    user: str  # the owner of new files
 
     def ask(self, method: str, path: str, op: str, **given: str) -> dict[str, Any]:
         """Send an operation on a path to the active name node, and return its answer."""

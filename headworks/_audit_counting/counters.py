@@ -304,7 +304,7 @@ class CounterFile:
                 return
             self._flush()
             if remove:
-                with contextlib.suppress(OSError):  # what is left is published, and ids are known
+                with contextlib.suppress(OSError):  # all of it is published
                     self.path.unlink(missing_ok=True)
             self._release()
 

@@ -78,7 +78,7 @@ class DecoderSource(ABC, Generic[Target]):
     # The variable that counts items without bytes, and the reader's name in error messages.
     empty_items: ClassVar[str]
     reader_name: ClassVar[str]
-    # What is done with the number of items in a block: (variable of the items, number).
+    # The statement for the number of items in a block: (variable of the items, number).
     block_line: ClassVar[str] = ""
 
     def __init__(self) -> None:

@@ -103,7 +103,7 @@ typedef struct {
     int busy;
 } ColumnProgram;
 
-struct input {                   /* what is left of one datum */
+struct input {                   /* the rest of one datum */
     const unsigned char *at, *end;
     int64_t empty;               /* items that took no bytes, so far */
     int depth;
@@ -1307,7 +1307,7 @@ static void ColumnProgram_dealloc(ColumnProgram *self)
 /* ---- a number of each datum ---- */
 
 /* Fill `numbers` with what the last column takes from each datum at `starts`..`ends`. A datum that is
- * bad gets the number before it. What follows the number is not read. */
+ * bad gets the number before it. The bytes after the number are not read. */
 static enum outcome fill_numbers(
     ColumnProgram *self, const Py_buffer *data, const int64_t *starts, const int64_t *ends,
     Py_ssize_t count, int64_t *numbers)

@@ -1,7 +1,7 @@
 """The compatibility model: one verdict for the registry, the gate, and the console.
 
 - `_finding`: levels, policies, versions, and findings.
-- `_rules`: the catalogue of stable rule ids.
+- `_rules`: the catalog of stable rule ids.
 - `_resolution`: Avro's schema resolution, equal in verdict to Avro Java 1.12.1.
 - `_soundness`: data loss that Java allows (`strict`).
 - `_hive`: changes that a Hive table on Parquet cannot follow (`warehouse`).

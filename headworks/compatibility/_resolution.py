@@ -1,4 +1,4 @@
-"""Schema resolution: can this reader decode all data of that writer (Avro 1.12.0, same title)?
+"""Schema resolution: can this reader decode all data of that writer (specification of Avro 1.12)?
 
 The verdict is that of Avro Java 1.12.1's `SchemaCompatibility`. It keeps Java's order of work and
 its memo, because the answer for recursive types depends on what was assumed on the way. It differs

@@ -1,4 +1,4 @@
-"""The catalogue of rules: every reason to refuse a change, with a stable id.
+"""The catalog of rules: every reason to refuse a change, with a stable id.
 
 An id is never reused and never changes its meaning, because people write it in waivers and search
 for it. Ids below 100 are Avro's own (policy `avro`). Ids from 101 are data loss that Avro allows

@@ -145,7 +145,7 @@ class Groups:
     def _registry(self) -> DecentralizedGroups:
         if self._decentralized is None:
             raise UsageError(
-                "decentralised groups live in ZooKeeper, and none is named",
+                "decentralized groups live in ZooKeeper, and none is named",
                 fix="give --zookeeper, or set `zookeeper`",
             )
         return self._decentralized

@@ -21,7 +21,7 @@ class GroupKind(StrEnum):
     """The side that balances a group: a broker (classic), or its members over ZooKeeper."""
 
     CLASSIC = "classic"
-    DECENTRALIZED = "decentralised"
+    DECENTRALIZED = "decentralized"
 
 
 class TopicPartition(NamedTuple):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from headworks.schema import Array, EnumType, Fixed, MapType, Primitive, Record, Schema, Union
 from producer_sdk._generator.annotations import annotation, byte_literal, python_type
 
-WIDTH = 100
+WIDTH = 100  # characters of a generated line
 _MAX_NESTED_LOOPS = 12
 _MAX_ADDED_PIECES = 3  # up to this many pieces are added, and more are joined
 _INT_RANGE = "-2147483648 <= {0} <= 2147483647"

@@ -70,8 +70,8 @@ async def _json_object(request: Request) -> JsonObject:
             parse_float=_finite,
             parse_int=integer,
         )
-        # JSON allows a lone surrogate, but UTF-8 does not: it could not be stored or returned. It
-        # must be an escape, but in a charset that has surrogates.
+        # JSON allows a lone surrogate, but UTF-8 does not: it could not be stored or returned.
+        # Text in ASCII has one only as an escape.
         if "\\u" in text or not text.isascii():
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:

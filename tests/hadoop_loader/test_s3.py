@@ -223,7 +223,7 @@ def test_a_store_without_conditional_writes_is_refused(
     sent = object_store.Bucket._put_if
     for ignored, header in (("IfNoneMatch", "If-None-Match"), ("IfMatch", "If-Match")):
         heedless(ignored)
-        with pytest.raises(UsageError, match=f"does not honour {header}"):
+        with pytest.raises(UsageError, match=f"does not honor {header}"):
             S3Lock(root / "_headworks" / "lease")
 
 

@@ -1,4 +1,4 @@
-"""Check the English of docstrings and documents: `python -m tests.lint.prose [FILE ...]`.
+"""Check the English of code and documents: `python -m tests.lint.prose [FILE ...]`.
 
 Three rules, which a machine can decide:
 
@@ -7,20 +7,22 @@ Three rules, which a machine can decide:
 - A sentence has at most 30 words. Code in backticks counts as one word.
 - Words are spelled as in American English.
 
-Without arguments it reads every document in `DOCUMENTS` and the docstrings of every product module.
-It leaves out the paths in `prose_not_yet.txt`, which may only shrink: `--prune` removes the entries
-that have become clean. Headings, tables, code blocks, and drawings are no prose.
+Without arguments it reads every document in `DOCUMENTS` and every product module: docstrings,
+comments, and messages (`texts`). It leaves out the paths in `prose_not_yet.txt`, which may only
+shrink: `--prune` removes the entries that have become clean. Headings, tables, code blocks, and
+drawings are no prose.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.lint.texts import texts_of
 
 ROOT = Path(__file__).parents[2]
 NOT_YET = Path(__file__).with_name("prose_not_yet.txt")
@@ -38,16 +40,30 @@ PRODUCT = (
     "producer_sdk",
     "registry",
 )
-DOCUMENTS = ("*.md", "docs/**/*.md", ".github/**/*.md")
+DOCUMENTS = (
+    "*.md",
+    "docs/**/*.md",
+    ".github/**/*.md",
+    ".github/**/*.yml",
+    "*.yml",
+    ".*.yaml",
+    "Makefile",
+    ".ci/run",
+    "deploy/**/*.y*ml",
+    "headworks/_native/*.c",
+    "tests/bare/run",
+)
 MAX_WORDS = 30
 
-_HEADLESS = re.compile(r"(Who|Whoever|What|Whatever|Such an? one|So it is with)\b(?![^.?!]*\?)")
+_HEADLESS = re.compile(
+    r"(Who|Whoever|What|Whatever|Such an? one|So it is with)\b(?![^.?!]*\?)", re.IGNORECASE
+)
 _BRITISH = re.compile(
     r"\b((?:behaviou?r(?<!behavior)|colour|honour|favour|neighbour|endeavour|rumour|labour)\w*"
     r"|(?:authori|catalogui|centrali|decentrali|finali|generali|initiali|materiali|memori|minimi"
     r"|maximi|normali|optimi|organi|reali|recogni|seriali|deseriali|speciali|summari|synchroni"
     r"|tokeni|utili|visuali)s(?:e|es|ed|ing|er|ers|ation|ations)"
-    r"|analys(?:e|es|ed|ing)|centre[sd]?|defences?|licences?|offences?|grey|artefacts?"
+    r"|analys(?:e|es|ed|ing)|catalogues?|centre[sd]?|defences?|licences?|offences?|grey|artefacts?"
     r"|cheques?|judgements?|programmes?|fulfil|learnt|spelt|whilst|amongst|ageing"
     r"|(?:label|model|signal|travel|level|tunnel)l(?:ed|ing|er|ers))\b",
     re.IGNORECASE,
@@ -109,16 +125,9 @@ def _judged(line: int, sentence: str) -> Iterator[Fault]:
 
 
 def faults_of(path: Path) -> Iterator[Fault]:
-    """Yield the faults of a file: of the whole text, or of a module's docstrings."""
-    text = path.read_text(encoding="utf-8")
-    if path.suffix != ".py":
-        yield from faults_in(text)
-        return
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            docstring = ast.get_docstring(node)
-            if docstring:
-                yield from faults_in(docstring, node.body[0].lineno)
+    """Yield the faults of a file, in all of its texts."""
+    for line, text in texts_of(path):
+        yield from faults_in(text, line)
 
 
 def covered() -> Iterator[str]:

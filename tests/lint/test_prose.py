@@ -63,6 +63,8 @@ def test_code_and_links_count_as_their_text() -> None:
         ("canceled", True),
         ("otherwise", True),
         ("precise", True),
+        ("catalogue", False),
+        ("catalogs", True),
         ("`behaviour`", True),
     ],
 )
@@ -87,6 +89,37 @@ def test_a_fault_has_its_line(tmp_path: Path) -> None:
     document.write_text("# Page\n\nFine.\n\nWho reads is told.\n")
     assert [fault.line for fault in prose.faults_of(module)] == [8]
     assert [fault.line for fault in prose.faults_of(document)] == [5]
+
+
+def test_comments_and_messages_are_read_and_patterns_are_not(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(
+        "# Who asks\n# is answered.\nA = 1  # what the broker knows\n"
+        'raise ValueError(f"what {A} needs is missing", "what it is")\n'
+        'B = re.compile(r"what .* is\\d so it is")\nC = "who what when where".split()\n'
+        'D = "SELECT what is colour FROM table"  # noqa: S608\n'
+    )
+    assert [(fault.line, fault.sentence) for fault in prose.faults_of(module)] == [
+        (1, "Who asks is answered."),
+        (3, "what the broker knows"),
+        (4, "what X needs is missing"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("run", "#!/bin/sh\nset -e\n\n# Who runs this waits.\ntrue\n", 4),
+        ("values.yml", "a: who waits # what\n# A colour.\nb: 1\n", 2),
+        ("native.c", "int a;\n\n/* Rules:\n *\n * Who waits is woken. */\n", 5),
+        ("event.avsc", '{"fields": [{"doc": "Who built it."}]}', 1),
+    ],
+)
+def test_comments_of_other_languages_are_read(
+    tmp_path: Path, name: str, text: str, line: int
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert [fault.line for fault in prose.faults_of(tmp_path / name)] == [line]
 
 
 def test_an_entry_is_a_file_or_a_folder() -> None:

@@ -22,7 +22,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import chain
 from random import Random
 
-from headworks._audit.volume_bands import AHEAD, WEEKS, TopicVolume, usual_of
+from headworks._audit.volume_bands import AHEAD_WINDOWS, WEEKS, TopicVolume, usual_of
 from headworks._audit_counting import WINDOW_MS
 from headworks._cli.demo.source import FlightData
 
@@ -103,7 +103,7 @@ def replay(
 def _judge_topic(
     chance: Random, report: Report, topic: str, counts: Sequence[int], each: int
 ) -> None:
-    usual = [_usual(counts, window) for window in range(len(counts) + AHEAD + 1)]
+    usual = [_usual(counts, window) for window in range(len(counts) + AHEAD_WINDOWS + 1)]
     false = list(_episodes(_alarms(counts, usual)))
     holidays = sum(map(_is_unusual_day, false))
     report.months += (len(counts) - _TRAINING) / _MONTH
@@ -161,8 +161,11 @@ def _usual(counts: Sequence[int], window: int) -> float:
 
 
 def _alarms(counts: Sequence[int], usual: Sequence[float]) -> list[bool]:
-    volume = TopicVolume(-WINDOW_MS, [-1.0] * (AHEAD + 1) + list(usual[:AHEAD]))
-    return [volume.judge(n, usual[window + AHEAD]) is not None for window, n in enumerate(counts)]
+    volume = TopicVolume(-WINDOW_MS, [-1.0] * (AHEAD_WINDOWS + 1) + list(usual[:AHEAD_WINDOWS]))
+    return [
+        volume.judge(n, usual[window + AHEAD_WINDOWS]) is not None
+        for window, n in enumerate(counts)
+    ]
 
 
 def _episodes(alarms: Sequence[bool]) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""`python -m tests.soak.worker`: a member of a decentralised group that notes all it does.
+"""`python -m tests.soak.worker`: a member of a decentralized group that notes all it does.
 
 A line is written at once, so that it survives SIGKILL: `a TIME PARTITION` when a partition comes,
 `m TIME PARTITION OFFSET NUMBER` for a message. A message counts as processed when it stands there.

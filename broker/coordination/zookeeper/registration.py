@@ -184,7 +184,7 @@ class Registration:
         node = BrokerNode.load(first[0], path)
         if node.place == self._place:
             return
-        # longer than a lease holds: who stood still so long does not answer as owner any more
+        # longer than a lease holds: a broker that was paused so long no longer answers as the owner
         await asyncio.sleep(
             self._zookeeper.session.timeout * (_WRITES_PER_TIMEOUT - 1) / _WRITES_PER_TIMEOUT
         )

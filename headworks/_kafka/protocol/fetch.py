@@ -87,7 +87,7 @@ def parse_request(buffer: Buffer, position: int, end: int, version: int) -> Fetc
 def _parse(buffer: Buffer, position: int, end: int, version: int) -> FetchRequest:
     flexible = version >= _FLEXIBLE
     if version >= _TAGGED_REPLICA:
-        position -= _REPLICA_BYTES  # what `_HEAD` begins with is not there
+        position -= _REPLICA_BYTES  # the first field of `_HEAD` is missing
     _, max_wait, min_bytes, max_bytes, isolation = _HEAD.unpack_from(buffer, position)
     position += _HEAD.size
     session_id, session_epoch = 0, -1

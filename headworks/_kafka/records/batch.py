@@ -36,7 +36,7 @@ LENGTH_PREFIX = 12  # base offset and length: what the length field does not cou
 _CRC_FROM = 21  # the first byte that the CRC covers: the attributes
 _PRODUCER_ID_AT = 43  # the byte of the header at which the producer id starts; it has a sign
 _PLACEMENT = struct.Struct(">qii")
-_PLAIN = struct.Struct(">8xi4xbIhi8xqq2x4xi")  # what a plain batch is told by
+_PLAIN = struct.Struct(">8xi4xbIhi8xqq2x4xi")  # the fields that make a batch plain
 MAGIC = 2
 
 CODEC_MASK = 0b111

@@ -18,13 +18,13 @@ import cramjam
 
 from headworks._kafka.records.batch import Buffer, InvalidBatchError
 
-DEFAULT_LIMIT = 1 << 30
-_FIRST_GUESS = 1 << 16
-_GROWTH = 8
+DEFAULT_LIMIT_BYTES = 1 << 30
+_FIRST_GUESS_BYTES = 1 << 16
+_GROWTH_FACTOR = 8
 _OUTPUT_IS_FULL = "failed to write whole buffer"
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
-_XERIAL_BLOCK = 32 << 10
+_XERIAL_BLOCK_BYTES = 32 << 10
 _INT = struct.Struct(">i")
 
 
@@ -45,7 +45,7 @@ _STREAMS = {
 }
 
 
-def decompress(codec: int, data: Buffer, *, limit: int = DEFAULT_LIMIT) -> bytes:
+def decompress(codec: int, data: Buffer, *, limit: int = DEFAULT_LIMIT_BYTES) -> bytes:
     """Return the decompressed bytes. InvalidBatchError for damage, or above `limit` bytes."""
     if codec == Codec.NONE:
         return bytes(data)
@@ -77,7 +77,7 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def _stream(codec: Codec, data: bytes, limit: int) -> bytes:
-    size = min(limit, max(_FIRST_GUESS, len(data) * _GROWTH))
+    size = min(limit, max(_FIRST_GUESS_BYTES, len(data) * _GROWTH_FACTOR))
     while True:
         out = bytearray(size)
         try:
@@ -87,7 +87,7 @@ def _stream(codec: Codec, data: bytes, limit: int) -> bytes:
                 raise
         if size == limit:
             raise _too_large(limit)
-        size = min(limit, size * _GROWTH)
+        size = min(limit, size * _GROWTH_FACTOR)
 
 
 def _unsnappy(data: bytes, limit: int) -> bytes:
@@ -116,8 +116,8 @@ def _snappy_block(block: bytes, limit: int) -> bytes:
 
 def _snappy(data: bytes) -> bytes:
     out = bytearray(_XERIAL_HEADER)
-    for start in range(0, len(data), _XERIAL_BLOCK):
-        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
         out += _INT.pack(len(block)) + block
     return bytes(out)
 

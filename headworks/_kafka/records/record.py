@@ -16,7 +16,7 @@ from headworks._kafka.records.batch import (
     Buffer,
     InvalidBatchError,
 )
-from headworks._kafka.records.compression import DEFAULT_LIMIT, decompress
+from headworks._kafka.records.compression import DEFAULT_LIMIT_BYTES, decompress
 from headworks._kafka.records.varint import read_varint
 
 
@@ -30,12 +30,14 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def iter_records(buffer: Buffer, batch: Batch, *, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
+def iter_records(
+    buffer: Buffer, batch: Batch, *, limit: int = DEFAULT_LIMIT_BYTES
+) -> Iterator[Record]:
     """Yield the records of `batch`, which was read from `buffer`; decompress if necessary."""
     return parse_records(record_data(buffer, batch, limit=limit), batch)
 
 
-def record_data(buffer: Buffer, batch: Batch, *, limit: int = DEFAULT_LIMIT) -> bytes:
+def record_data(buffer: Buffer, batch: Batch, *, limit: int = DEFAULT_LIMIT_BYTES) -> bytes:
     """Return the decompressed records of `batch`, which was read from `buffer`."""
     start, stop = batch.position + HEADER_SIZE, batch.position + batch.size
     return decompress(batch.codec, memoryview(buffer)[start:stop], limit=limit)

@@ -41,7 +41,7 @@ def declare(session: ZooKeeperSession, address: str, topic: str, partitions: int
 _SCHEMA = {
     "type": "record",
     "name": "Numbered",
-    "namespace": "tests.decentralised",
+    "namespace": "tests.decentralized",
     "fields": [{"name": "number", "type": "long"}],
 }
 

@@ -345,7 +345,7 @@ def test_the_group_tools_see_and_move_it(cluster: Cluster) -> None:
         assert "it cannot change while it has members" in str(refused.exception)
         shown = CliRunner().invoke(group_app, ["describe", group, "--format", "json", *where])
         told = json.loads(shown.stdout)
-        assert (told["kind"], told["state"]) == ("decentralised", "stable")
+        assert (told["kind"], told["state"]) == ("decentralized", "stable")
         assert (told["lag"], told["unknown"]) == (0, 0)
         assert {p["owner"] for p in told["positions"]} == {told["members"][0]["member"]}
     reset = ["reset", group, "--shift", "-4", "--format", "json", *where]
