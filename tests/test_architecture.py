@@ -79,6 +79,21 @@ WHOLE_PACKAGES = ("headworks._kafka", "headworks.groups")
 # The one place that makes consumers of librdkafka: it turns the check of CRCs on.
 MAKES_CONSUMERS = "headworks/_kafka/clients.py"
 VAGUE = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
+# The classes that hold state: a comment at each attribute says what it is.
+STATE = {
+    "broker/groups/consumer_group.py": "ConsumerGroup",
+    "broker/groups/coordinator.py": "GroupCoordinator",
+    "broker/groups/group.py": "ClassicGroup",
+    "broker/log/partition.py": "PartitionLog",
+    "broker/log/segment.py": "LogSegment",
+    "broker/server/connection.py": "Connection",
+    "broker/topics/partition.py": "HostedPartition",
+    "hadoop_loader/_commit/commit_log.py": "CommitLog",
+    "hadoop_loader/_commit/roll_forward.py": "RollForward",
+    "hadoop_loader/_commit/transaction.py": "Transaction",
+    "headworks/_kafka/protocol/connection_state.py": "ConnectionState",
+    "headworks/_zookeeper/lease.py": "Lease",
+}
 LONGEST_MODULE = 400
 LONGEST_FUNCTION = 60
 
@@ -284,6 +299,26 @@ def test_every_function_fits_a_screen() -> None:
         and (node.end_lineno or 0) - node.lineno >= LONGEST_FUNCTION
     }
     assert not long
+
+
+@pytest.mark.parametrize(("path", "name"), STATE.items())
+def test_every_attribute_of_a_class_that_holds_state_has_a_comment(path: str, name: str) -> None:
+    lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+    found = set()
+    for node in ast.walk(syntax_tree(ROOT / path)):
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            start = next((n for n in node.body if getattr(n, "name", "") == "__init__"), node)
+            found = {n for n in ast.walk(start) if isinstance(n, ast.Assign | ast.AnnAssign)}
+    mute = []
+    for node in found:
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        is_field = isinstance(node, ast.AnnAssign) and node.col_offset == 4
+        if is_field or (isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self"):
+            around = (lines[node.lineno - 2].strip(), lines[(node.end_lineno or 0) - 1])
+            if not around[0].startswith("#") and "  # " not in around[1]:
+                mute.append(ast.unparse(target))
+    assert found
+    assert not mute
 
 
 def test_a_public_class_name_is_defined_once() -> None:

@@ -66,8 +66,8 @@ class ConsumerGroup:
     protocol_type = "consumer"
 
     def __init__(self, name: str, times: ConsumerGroupTimes, assigns_from: float = 0.0) -> None:
-        self.name = name
-        self.times = times
+        self.name = name  # the group id
+        self.times = times  # how long members may be silent
         self.epoch = 1 if assigns_from else 0  # grows with all that the assignment depends on
         self.target_epoch = self.epoch  # the epoch of the target assignment
         self.target: dict[str, frozenset[OwnedPartition]] = {}  # by member id
@@ -76,7 +76,7 @@ class ConsumerGroup:
         self.revision = 0  # grows with every change that deadlines or sizes depend on
         self.owners: dict[OwnedPartition, str] = {}  # member ids
         self._instances: dict[str, str] = {}  # member ids by instance id
-        self.subscriptions = GroupSubscriptions()
+        self.subscriptions = GroupSubscriptions()  # the topics that members ask for
         self._assigns_from = assigns_from  # when the next target may be computed
 
     @property

@@ -83,9 +83,9 @@ class GroupCoordinator:
         new_id: Callable[[str], str] | None = None,
     ) -> None:
         self.groups: dict[str, Group] = {}  # by name, those with members
-        self.clock = clock
-        self._call_at = call_at
-        self._settings = settings or GroupSettings()
+        self.clock = clock  # seconds, monotonic
+        self._call_at = call_at  # calls a function with a group at a time of the clock
+        self._settings = settings or GroupSettings()  # the limits of every group
         self._own_times: dict[str, ConsumerGroupTimes] = {}  # of groups that have own configs
         self._new_id = new_id or _random_id  # makes a member id from a client id
         self._timers: dict[str, Timer] = {}  # the next deadline of each group

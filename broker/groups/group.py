@@ -36,14 +36,14 @@ class ClassicGroup:
     """The state machine of a group. `new_id` makes a member id from a client id."""
 
     def __init__(self, name: str, new_id: Callable[[str], str], initial_delay: float) -> None:
-        self.name = name
-        self.state = RebalanceState.EMPTY
+        self.name = name  # the group id
+        self.state = RebalanceState.EMPTY  # see the drawing above
         self.generation = 0  # grows with every rebalance
         self.protocol_type = ""  # "consumer", for all members
         self.protocol: str | None = None  # the assignor that this generation uses
         self.leader = ""  # id of the member that computes the assignments
         self.members: dict[str, ClassicGroupMember] = {}  # by member id
-        self._new_id = new_id
+        self._new_id = new_id  # makes a member id from a client id
         self._initial_delay = initial_delay  # seconds that the first rebalance waits for others
         self._pending: dict[str, float] = {}  # ids given out but not used yet, with their deadline
         self._instances: dict[str, str] = {}  # member ids by instance id

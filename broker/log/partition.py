@@ -73,7 +73,7 @@ class PartitionLog:
         end = LogPosition(segments[-1].next_offset, segments[-1].base_offset, segments[-1].size)
         self._log_end = end  # after the last written record
         self._flushed = end  # after the last record that is on disk
-        self._recovery_point = recovery_point
+        self._recovery_point = recovery_point  # the file that keeps `_flushed`
         self._next_offset = end.offset  # of the next staged batch
         self._staged: list[Buffer] = []  # the bytes of each staged batch
         self._staged_batches: list[tuple[int, int, int]] = []  # base offset, size, max timestamp

@@ -60,22 +60,27 @@ class Connection:
     ) -> None:
         node = context.node
         self.peer = peer  # the client's HOST:PORT
-        self.client = Client(peer, node.counters, context.authorizer)
-        self._loop = asyncio.get_running_loop()
+        self.client = Client(
+            peer, node.counters, context.authorizer
+        )  # its principal and permissions
+        self._loop = asyncio.get_running_loop()  # calls `_readable` and `_send`
         self._limits, self._memory, self._counters = context.limits, context.memory, node.counters
-        self._stream = stream
-        self._closed = closed
+        self._stream = stream  # the socket, in plaintext or through TLS
+        self._closed = closed  # called once, when the connection has ended
         self._last_active = monotonic()  # when bytes were received or sent
+        # The phase and the holds; it decides what may be read and taken.
         self._state = ConnectionState(
             context.limits, login_required=context.authenticator is not None
         )
         self._account = MemoryAccount(context.memory)  # pays for requests and unsent replies
-        self._replies = SendQueue(stream, self._account)
-        self._received = ReceiveBuffer(context.memory, self._last_active)
-        self._stalls = StallDetector(context.limits)
+        self._replies = SendQueue(stream, self._account)  # unsent, in the order of their requests
+        self._received = ReceiveBuffer(context.memory, self._last_active)  # not yet taken requests
+        self._stalls = StallDetector(context.limits)  # closes clients that move too few bytes
+        # Takes produce requests.
         self._produce = ProducePipeline(
             node, self.client, self._received, self._replies, self._fill, self.close
         )
+        # Takes all other requests.
         self._dispatcher = RequestDispatcher(
             context,
             self.client,

@@ -46,20 +46,23 @@ class HostedPartition:
     def __init__(
         self, topic: str, index: int, log: PartitionLog, config: TopicConfig, flusher: Flusher
     ) -> None:
-        self.topic = topic
-        self.index = index
-        self.log = log
+        self.topic = topic  # its name
+        self.index = index  # the number of the partition in its topic
+        self.log = log  # only the event loop appends to it
         self.config = config  # resolved, of the topic
         self.failure: str | None = None  # why it no longer takes batches
         self.damage: dict[str, None] = {}  # that readers and the scrubber met, in order
         self.damaged_batches: list[tuple[OpenFile, int]] = []  # of the damage that has a place
         self._next_rejection_log = 0.0  # when a rejected batch is logged again
+        # Logs a failed write once, and its end.
         self._write_failures = RepeatedFailure(_log, f"{topic}-{index}: cannot be written now")
-        self._flusher = flusher
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
+        self._flusher = flusher  # the thread that syncs the log
+        self._loop = asyncio.get_running_loop()  # takes the results of the flusher
+        self._timer: asyncio.TimerHandle | None = None  # of the next flush by time
         self._requested_offset = 0  # a flush up to this offset is requested
+        # The offset that each `acks=all` request waits for, and its callback, by offset.
         self._flush_waiters: deque[tuple[int, Callable[[str | None], None]]] = deque()
+        # Callbacks of fetches that wait for more data; a dict keeps their order.
         self._waiting_readers: dict[Callable[[], None], None] = {}
 
     def __repr__(self) -> str:

@@ -65,16 +65,17 @@ class CommitLog:
 
     def __init__(self, folder: AnyPath, record_folder: AnyPath | None = None) -> None:
         self.schemas = TextStore(folder / "schemas", ".avsc")  # every schema of every table
+        # Replaced files that queries may still read.
         self.retired = RetiredFiles(folder / "retired")
-        self.held = HeldTables(folder / "held")
+        self.held = HeldTables(folder / "held")  # tables whose last commit is not applied
         self._warehouse = folder.parent  # named in errors
-        self._record_folder = record_folder
-        self._commits = folder / "commits"
+        self._record_folder = record_folder  # see the class
+        self._commits = folder / "commits"  # the records, by number
         self.field_ids = TextStore(folder / "field-ids", ".json")  # Parquet field ids of tables
         self._layouts = TextStore(folder / "layouts", ".json")  # partition folders of tables
-        self._last_run = folder / "last-run.report"
-        self._restoring = folder / "restoring"
-        self._expired = folder / "forgotten.json"
+        self._last_run = folder / "last-run.report"  # for `load status`
+        self._restoring = folder / "restoring"  # tables that are being defined again
+        self._expired = folder / "forgotten.json"  # the last commit whose record was removed
         self._commits.mkdir(parents=True, exist_ok=True)
 
     def numbers(self) -> list[int]:

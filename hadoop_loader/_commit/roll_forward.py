@@ -47,13 +47,13 @@ _KINDS_OF_MANY_TOPICS = ("load", "compact", "takeover", "retention")
 class RollForward:
     """The work after commits; a table that fails holds up no other one."""
 
-    log: CommitLog
+    log: CommitLog  # has the commits, and those that are applied
     root: AnyPath  # the folder of the warehouse
-    catalog: Catalog
-    publish: PublishCounts
-    on_step: StepHook
-    failures: TableFailures
-    now_ms: Callable[[], int]
+    catalog: Catalog  # the metastore
+    publish: PublishCounts  # sends the counts of a commit to the audit
+    on_step: StepHook  # called after each step, with its name
+    failures: TableFailures  # the tables that failed in this transaction
+    now_ms: Callable[[], int]  # milliseconds since 1970
     fenced: bool  # no other loader can have applied the same commit
 
     def apply(self, commit: Commit, *, retry: bool) -> None:

@@ -112,11 +112,13 @@ class Transaction:
     """One transaction; see the module. `recover` comes first, `commit` at most a few times."""
 
     def __init__(self, context: LoaderContext, progress: Progress | None = None) -> None:
-        self.context = context
+        self.context = context  # the warehouse, its log, and its catalog
         self.seconds: dict[str, float] = {}  # time spent in each phase so far
         self.writer_id = uuid.uuid4().hex[:8]  # names the folders that only this one writes
-        self._progress = progress
+        self._progress = progress  # None: nobody watches
+        # The tables that failed so far; they hold up no other one.
         self.failures = TableFailures(context.table_error, self._check, {})
+        # The work after a commit, which each later transaction can finish.
         self._roll_forward = RollForward(
             context.log,
             context.root,

@@ -46,7 +46,7 @@ class Lease:
     __slots__ = ("_clock", "_until", "_writes")
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+        self._clock = clock  # seconds; it runs on while the process is paused
         self._until = -math.inf  # when it expires
         self._writes: deque[float] = deque()  # when each acknowledged write was sent, since P
 
@@ -95,9 +95,9 @@ class LeaseThread:
         writes_per_timeout: int = 4,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._write = write
-        self._timeout = timeout
-        self._on_end = ended
+        self._write = write  # writes to ZooKeeper; True: acknowledged
+        self._timeout = timeout  # of the session as negotiated, in seconds
+        self._on_end = ended  # called once, when the lease is over
         self._clock = clock
         self._interval = timeout() / writes_per_timeout  # seconds between two writes
         self._lease = Lease(clock)

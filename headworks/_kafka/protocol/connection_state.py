@@ -146,16 +146,17 @@ class ConnectionState:
     )
 
     def __init__(self, limits: RequestLimits, *, login_required: bool) -> None:
-        self._limits = limits
-        self.phase = Phase.LOGIN if login_required else Phase.OPEN
-        self.holds: set[Hold] = set()
+        self._limits = limits  # of a logged-in client
+        self.phase = Phase.LOGIN if login_required else Phase.OPEN  # see the table above
+        self.holds: set[Hold] = set()  # the reasons for which it takes no requests now
         # The limits of the present phase
         self.max_in_flight = 1 if login_required else limits.max_in_flight
+        # The longest request that is taken
         self.max_request_bytes = (
             limits.max_login_bytes if login_required else limits.max_request_bytes
         )
         # These three follow from phase and holds
-        self.closed = False
+        self.closed = False  # whether the phase is CLOSED
         self.receives = True  # whether more bytes may be received
         self.takes_requests = True  # whether received requests may be taken, within the limits
 
