@@ -174,6 +174,14 @@ class UpkeepOptions:
         ),
     ] = 86_400_000
 
+    offsets_topic: Annotated[
+        bool,
+        typer.Option(
+            "--offsets-topic",
+            help="serve committed offsets as the topic __consumer_offsets, too, to read only",
+        ),
+    ] = False
+
     @property
     def server_config(self) -> dict[str, Any]:
         """The fields of ServerConfig."""

@@ -2,16 +2,20 @@
 
 from headworks._broker.coordination.committed_offset import CommittedOffset
 from headworks._broker.coordination.interface import (
+    INTERNAL_ID_VERSION,
     ClusterMember,
     ConfigChange,
     Coordination,
     StoreFailureError,
     Topic,
     TopicExistsError,
+    new_internal_topic_id,
+    new_topic_id,
 )
 from headworks._broker.coordination.local import LocalCoordination
 
 __all__ = [
+    "INTERNAL_ID_VERSION",
     "ClusterMember",
     "CommittedOffset",
     "ConfigChange",
@@ -20,4 +24,6 @@ __all__ = [
     "StoreFailureError",
     "Topic",
     "TopicExistsError",
+    "new_internal_topic_id",
+    "new_topic_id",
 ]

@@ -30,6 +30,8 @@ PartitionKey = tuple[str, int]
 # Returns the new configs of a topic for its present ones.
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 
+INTERNAL_ID_VERSION = 8  # RFC 9562 leaves its meaning to the program
+_VERSION_BIT = 76  # where a UUID's integer has its version
 _KAFKA_STORAGE_ERROR = 56  # its number in the protocol
 
 
@@ -53,6 +55,12 @@ def new_topic_id() -> UUID:
         new = uuid4()
         if not urlsafe_b64encode(new.bytes).startswith(b"-"):
             return new
+
+
+def new_internal_topic_id() -> UUID:
+    """Return a random id for a topic that only the broker writes; it is of version 8."""
+    bits = uuid4().int & ~(0xF << _VERSION_BIT)
+    return UUID(int=bits | INTERNAL_ID_VERSION << _VERSION_BIT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ from headworks._broker.coordination.interface import (
 )
 from headworks._broker.coordination.local_group_configs import TABLE as GROUP_CONFIG_TABLE
 from headworks._broker.coordination.local_group_configs import LocalGroupConfigs
+from headworks._broker.coordination.local_offsets import TABLES as OFFSET_TABLES
+from headworks._broker.coordination.local_offsets import LocalOffsets
 from headworks._broker.coordination.local_transactions import TABLES as TRANSACTION_TABLES
 from headworks._broker.coordination.local_transactions import LocalTransactions
 from headworks._broker.repeated_failure import RepeatedFailure
@@ -55,15 +57,8 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS topics (
     name TEXT PRIMARY KEY, partitions INTEGER NOT NULL, configs TEXT NOT NULL,
     deleting INTEGER NOT NULL DEFAULT 0, topic_id BLOB);
-CREATE TABLE IF NOT EXISTS offsets (
-    member_group TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
-    next_offset INTEGER NOT NULL, leader_epoch INTEGER NOT NULL, metadata TEXT NOT NULL,
-    topic_id BLOB,
-    PRIMARY KEY (member_group, topic, partition)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS group_types (
-    member_group TEXT PRIMARY KEY, protocol_type TEXT NOT NULL) WITHOUT ROWID;
 """
-_MORE_TABLES = f"{TRANSACTION_TABLES}{GROUP_CONFIG_TABLE}"
+_MORE_TABLES = f"{OFFSET_TABLES}{TRANSACTION_TABLES}{GROUP_CONFIG_TABLE}"
 _SELECT_TOPICS = "SELECT name, partitions, configs, deleting, topic_id FROM topics"
 _PRODUCER_ID_BLOCK = 1000
 _COMMITS = "commits"  # the fact that counts them
@@ -113,11 +108,10 @@ class LocalCoordination:
                 fix=f"if nothing is left of it, move it away and run {_ADOPT}. Otherwise"
                 f" {_DAMAGED}",
             ) from None
-        self.transactions = LocalTransactions(
-            path, partial(self._transaction, durable=False), self._store_offsets
-        )
+        begin = partial(self._transaction, durable=False)
+        self.committed = LocalOffsets(self._db, begin)
+        self.transactions = LocalTransactions(path, begin, self.committed)
         self._group_configs = LocalGroupConfigs(self._db, self._transaction)
-        self._typed_groups: set[str] = set()  # whose protocol type is stored
         if not adopting and self._logs and self._fact("cluster_id") is None:
             self._db.close()
             raise self._lost()
@@ -200,12 +194,9 @@ class LocalCoordination:
         """See `Coordination`."""
         with self._transaction() as db:
             db.execute("DELETE FROM topics WHERE name = ?", (name,))
-            db.execute("DELETE FROM offsets WHERE topic = ?", (name,))
-            db.execute(
-                "DELETE FROM group_types"
-                " WHERE member_group NOT IN (SELECT member_group FROM offsets)"
-            )
-        self._typed_groups.clear()
+            deleted = self.committed.delete_topic(db, name)
+        for group, offsets in deleted.items():
+            self.committed.observer(group, offsets)
 
     async def add_partitions(self, name: str, assignment: tuple[int, ...]) -> tuple[int, ...]:
         """See `Coordination`."""
@@ -247,63 +238,19 @@ class LocalCoordination:
         self, group: str, offsets: Mapping[PartitionKey, CommittedOffset], protocol_type: str = ""
     ) -> None:
         """See `Coordination`."""
-        with self._transaction(durable=False) as db:
-            self._store_offsets(db, group, protocol_type, offsets)
-        if protocol_type:
-            self._typed_groups.add(group)
-
-    def _store_offsets(
-        self,
-        db: sqlite3.Connection,
-        group: str,
-        protocol_type: str,
-        offsets: Mapping[PartitionKey, CommittedOffset],
-    ) -> None:
-        if protocol_type and group not in self._typed_groups:
-            db.execute("INSERT OR REPLACE INTO group_types VALUES (?, ?)", (group, protocol_type))
-        db.executemany(
-            "INSERT OR REPLACE INTO offsets VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [
-                (group, topic, partition, at.offset, at.leader_epoch, at.metadata, _bytes(at))
-                for (topic, partition), at in offsets.items()
-            ],
-        )
+        self.committed.commit(group, protocol_type, offsets)
 
     async def offsets(self, group: str) -> dict[PartitionKey, CommittedOffset]:
         """See `Coordination`."""
-        rows = self._db.execute(
-            "SELECT topic, partition, next_offset, leader_epoch, metadata, topics.topic_id"
-            " FROM offsets JOIN topics ON topics.name = offsets.topic"
-            " WHERE member_group = ?"
-            " AND coalesce(offsets.topic_id, topics.topic_id) = topics.topic_id",
-            (group,),
-        )
-        return {
-            (topic, partition): CommittedOffset(offset, epoch, text, uuid.UUID(bytes=topic_id))
-            for topic, partition, offset, epoch, text, topic_id in rows
-        }
-
-    def ids_in_offsets(self) -> dict[str, uuid.UUID]:
-        """Return the ids of the topics that offsets are committed in, also of topics not known."""
-        rows = self._db.execute("SELECT topic, topic_id FROM offsets WHERE topic_id IS NOT NULL")
-        return {topic: uuid.UUID(bytes=topic_id) for topic, topic_id in rows}
+        return self.committed.of(group)
 
     async def groups(self) -> dict[str, str]:
         """See `Coordination`."""
-        rows = self._db.execute(
-            "SELECT DISTINCT member_group, coalesce(protocol_type, '')"
-            " FROM offsets LEFT JOIN group_types USING (member_group)"
-        )
-        return dict(rows)
+        return self.committed.groups()
 
     async def group_type(self, group: str) -> str | None:
         """See `Coordination`."""
-        row = self._db.execute(
-            "SELECT coalesce(protocol_type, '') FROM offsets"
-            " LEFT JOIN group_types USING (member_group) WHERE member_group = ? LIMIT 1",
-            (group,),
-        ).fetchone()
-        return None if row is None else str(row[0])
+        return self.committed.group_type(group)
 
     async def has_members(self, group: str) -> bool:  # noqa: ARG002, it is the interface's
         """Return false: decentralized consumers need ZooKeeper."""
@@ -311,16 +258,7 @@ class LocalCoordination:
 
     async def delete_offsets(self, group: str, keys: Iterable[PartitionKey] | None = None) -> None:
         """See `Coordination`."""
-        with self._transaction(durable=False) as db:
-            if keys is None:
-                db.execute("DELETE FROM offsets WHERE member_group = ?", (group,))
-                db.execute("DELETE FROM group_types WHERE member_group = ?", (group,))
-                self._typed_groups.discard(group)
-            else:
-                db.executemany(
-                    "DELETE FROM offsets WHERE member_group = ? AND topic = ? AND partition = ?",
-                    [(group, *key) for key in keys],
-                )
+        self.committed.delete(group, keys)
 
     @property
     def group_configs(self) -> Mapping[str, Mapping[str, str]]:
@@ -392,7 +330,3 @@ class LocalCoordination:
     @staticmethod
     def _set_fact(db: sqlite3.Connection, name: str, value: str) -> None:
         db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
-
-
-def _bytes(at: CommittedOffset) -> bytes | None:
-    return None if at.topic_id is None else at.topic_id.bytes

@@ -26,6 +26,7 @@ from headworks import _system_calls
 from headworks._atomic_file import sync_folder
 from headworks._broker.coordination.committed_offset import CommittedOffset
 from headworks._broker.coordination.interface import StoreFailureError
+from headworks._broker.coordination.local_offsets import LocalOffsets
 from headworks._broker.coordination.transaction_store import (
     PendingOffset,
     ProducerTransaction,
@@ -56,18 +57,15 @@ _SELECT_PENDING = (
 )
 # Starts an SQLite transaction, and ends it with the block
 Begin = Callable[[], AbstractContextManager[sqlite3.Connection]]
-StoreOffsets = Callable[
-    [sqlite3.Connection, str, str, dict[tuple[str, int], CommittedOffset]], None
-]
 
 
 class LocalTransactions:
     """The transactions in the SQLite file `path`, which `begin` writes to."""
 
-    def __init__(self, path: Path, begin: Begin, store_offsets: StoreOffsets) -> None:
+    def __init__(self, path: Path, begin: Begin, offsets: LocalOffsets) -> None:
         self._path = path
         self._begin = begin
-        self._store_offsets = store_offsets
+        self._offsets = offsets
         self._fd = -1  # of the write-ahead log
         self._running: asyncio.Task[None] | None = None  # a sync
         self._next: asyncio.Task[None] | None = None  # the sync after `_running`
@@ -124,11 +122,14 @@ class LocalTransactions:
         self, transaction: ProducerTransaction, committed: Iterable[PendingOffset]
     ) -> None:
         """See `TransactionStore`."""
+        groups = by_group(committed)
         with self._begin() as db:
-            for (group, protocol_type), offsets in by_group(committed).items():
-                self._store_offsets(db, group, protocol_type, dict(offsets))
+            for (group, protocol_type), offsets in groups.items():
+                self._offsets.store(db, group, protocol_type, dict(offsets))
             _save(db, transaction)
             _forget_offsets(db, [transaction.transactional_id])
+        for (group, _), offsets in groups.items():
+            self._offsets.observer(group, dict(offsets))
 
     def remove(self, transactional_ids: Iterable[str]) -> None:
         """See `TransactionStore`."""

@@ -175,6 +175,7 @@ def coalesce(
     partition = partition_of(node, name, first[1])
     if (
         isinstance(partition, ErrorCode)
+        or partition.internal
         or partition.config.append_time
         or (node.hosted.opens_batches and partition.config.opens_batches)
         or not sink.client.may_use_topic(_PRODUCE, name)

@@ -22,6 +22,7 @@ from headworks._broker.handlers.group_configs import (
     configured_groups,
     group_entries,
 )
+from headworks._broker.handlers.leadership import check_changeable
 from headworks._broker.handlers.node import Node, Request
 from headworks._broker.topics import (
     BROKER_NAMES,
@@ -164,6 +165,7 @@ async def _alter_topic(
             "the configs of topics and groups can be changed; the broker's are its start options",
         )
     topic = await _topic(node, request, resource.resource_name, now=True)
+    check_changeable(node, topic.name)
     if request.message.validate_only:
         node.hosted.config(change(topic.configs))
     else:

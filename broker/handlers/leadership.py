@@ -12,7 +12,8 @@ from headworks._broker.coordination import ClusterMember
 from headworks._broker.coordination.assignment import coordinator_of
 from headworks._broker.handlers.node import Node, Request
 from headworks._broker.topics import HostedPartition
-from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.error_codes import ErrorCode, refused
+from headworks.errors import RefusedError
 
 
 def partition_of(node: Node, topic: str, index: int) -> HostedPartition | ErrorCode:
@@ -31,6 +32,19 @@ def unavailable_error(node: Node, topic: str, index: int) -> ErrorCode:
     if index in served.refused:
         return ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def internal_topic(topic: str) -> RefusedError:
+    """Return the error for a change of a topic that only the broker changes."""
+    why = f"{topic} is a copy of what the broker keeps elsewhere: it can only be read"
+    return refused(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+
+
+def check_changeable(node: Node, topic: str) -> None:
+    """Raise RefusedError for a topic that only the broker changes."""
+    served = node.hosted.topics.get(topic)
+    if served is not None and served.internal:
+        raise internal_topic(topic)
 
 
 def expose_soon(node: Node, request: Request, partitions: Iterable[tuple[str, int]]) -> None:

@@ -51,6 +51,8 @@ async def _delete(node: Node, request: Request, topic: str, asked: Any) -> dict[
     partition = partition_of(node, topic, asked.partition_index)
     if isinstance(partition, ErrorCode):
         return fields | {"error_code": partition}
+    if partition.internal:
+        return fields | {"error_code": ErrorCode.INVALID_TOPIC_EXCEPTION}
     log = partition.log
     try:
         await partition.wait_until_exposed()

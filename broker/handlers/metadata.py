@@ -199,6 +199,7 @@ def topic_fields(node: Node, topic: HostedTopic) -> dict[str, Any]:
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
+        "is_internal": topic.internal,
         "partitions": [
             _partition(node, index, broker, served=index in topic.partitions)
             for index, broker in enumerate(topic.assignment)

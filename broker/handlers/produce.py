@@ -21,7 +21,7 @@ from uuid import UUID
 
 from headworks._broker.handlers.client import Client
 from headworks._broker.handlers.dead_letters import DeadLetters, target_partition
-from headworks._broker.handlers.leadership import unavailable_error
+from headworks._broker.handlers.leadership import internal_topic, unavailable_error
 from headworks._broker.handlers.node import Node
 from headworks._broker.handlers.record_validation import (
     NOT_VALIDATED,
@@ -297,6 +297,8 @@ def _lease_refusal(node: Node) -> tuple[ErrorCode, str] | None:
 def _partition(node: Node, topic: str, index: int) -> HostedPartition:
     partition = node.hosted.partition(topic, index)
     if partition is not None:
+        if partition.internal:
+            raise internal_topic(topic)
         return partition
     code = unavailable_error(node, topic, index)
     if code is ErrorCode.KAFKA_STORAGE_ERROR:

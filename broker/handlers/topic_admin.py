@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from headworks._broker.coordination import TopicExistsError
+from headworks._broker.handlers.leadership import check_changeable
 from headworks._broker.handlers.node import Node, Request
 from headworks._broker.topics import (
     CONFIGS,
@@ -183,6 +184,7 @@ async def delete_topics(node: Node, request: Request) -> Fields:
             _check_allowed(node, request, name)
             if await node.topic_lookup.find(name) is None:
                 raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            check_changeable(node, name)
             await node.topic_changes.delete(name)
         except RefusedError as refusal:
             error, text = ErrorCode(refusal.code), str(refusal)
@@ -225,6 +227,7 @@ async def _grow(node: Node, asked: Any, *, validate_only: bool) -> None:
     topic = node.hosted.topics.get(asked.name)
     if topic is None:
         raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")
+    check_changeable(node, asked.name)
     _check_count(asked.count)
     if asked.count <= topic.count:
         raise refused(

@@ -44,6 +44,7 @@ from headworks._broker.topics import (
     SubjectRule,
     TopicChanges,
     TopicLookup,
+    open_offsets_topic,
 )
 from headworks._broker.transactions import TransactionCoordinator, TransactionSettings
 from headworks._kafka.protocol.apis import APIS, ApiKey
@@ -96,6 +97,7 @@ class ServerConfig:
     verify_fetches: bool = False
     max_producers: int = MAX_PRODUCERS
     producer_seconds: float = PRODUCER_SECONDS
+    offsets_topic: bool = False
 
 
 def kafka_configs(config: ServerConfig, address: str) -> dict[str, str]:
@@ -197,6 +199,8 @@ class BrokerServer:
             loop.create_task(self._watch_transactions()),
             loop.create_task(self._follow_cluster()),
         ]
+        if self._offsets_topic is not None:
+            self._tasks.append(loop.create_task(self._offsets_topic.keep_up()))
         coordination = self._node.coordination
         coordination.watch(self._changed.set)
         try:
@@ -220,6 +224,8 @@ class BrokerServer:
             connection.stop_reading()
         if self._transactions is not None:
             await self._transactions.stop()
+        if self._offsets_topic is not None:
+            self._offsets_topic.close()
         for partition in self._hosted.partitions():
             partition.flush()
         await asyncio.to_thread(self._flusher.stop)
@@ -297,6 +303,9 @@ class BrokerServer:
         self._topic_changes = TopicChanges(self._hosted, coordination, rule)
         await self._topic_changes.load()
         self._transactions = await self._coordinate_transactions(coordination)
+        self._offsets_topic = await open_offsets_topic(
+            self._hosted, self._topic_changes, coordination, time.time, wanted=config.offsets_topic
+        )
         self._node = Node(
             config.node_id,
             *self._advertised,

@@ -16,6 +16,7 @@ from headworks._broker.topics.hosted_topics import (
     SCRUB_MB_PER_SECOND,
     HostedTopics,
 )
+from headworks._broker.topics.offsets_topic import open_offsets_topic
 from headworks._broker.topics.partition import HostedPartition, StorageFailureError
 from headworks._broker.topics.subject_rule import MissingSubjectError, SubjectRule
 from headworks._broker.topics.topic import HostedTopic, InvalidTopicError, TooManyPartitionsError
@@ -43,5 +44,6 @@ __all__ = [
     "TopicChanges",
     "TopicConfig",
     "TopicLookup",
+    "open_offsets_topic",
     "resolve_config",
 ]

@@ -57,7 +57,7 @@ async def _adopt(data: Path, found: dict[str, dict[int, Path]]) -> list[AdoptedT
     adopted = []
     store = LocalCoordination(data / STORE_FILE, adopting=True)
     known = {topic.name for topic in await store.topics()}
-    ids = store.ids_in_offsets()
+    ids = store.committed.topic_ids()
     for name, folders in found.items():
         if name in known:
             continue

@@ -205,7 +205,9 @@ class HostedTopics:
         opened = await asyncio.to_thread(open_logs, name, folders, config.log, known, self._begun)
         for index, log in opened.logs.items():
             log.producers.join(self.producers)
-            topic.partitions[index] = HostedPartition(name, index, log, config, self._flusher)
+            topic.partitions[index] = HostedPartition(
+                name, index, log, config, self._flusher, internal=topic.internal
+            )
             topic.refused.pop(index, None)
         topic.refused |= opened.refused
         topic.opened_at = self._loop.time()
@@ -245,7 +247,9 @@ class HostedTopics:
         sync_folder(self.folder)  # before the topic is forgotten: its name may be used again
 
     def _changed(self) -> None:
-        self.opens_batches = any(p.config.opens_batches for p in self.partitions())
+        self.opens_batches = any(
+            p.config.opens_batches and not p.internal for p in self.partitions()
+        )
         self.version += 1
 
     # -- retain and close --------------------------------------------------------------------

@@ -44,12 +44,20 @@ class HostedPartition:
     """One partition of a topic, served by this broker."""
 
     def __init__(
-        self, topic: str, index: int, log: PartitionLog, config: TopicConfig, flusher: Flusher
+        self,
+        topic: str,
+        index: int,
+        log: PartitionLog,
+        config: TopicConfig,
+        flusher: Flusher,
+        *,
+        internal: bool = False,
     ) -> None:
         self.topic = topic  # its name
         self.index = index  # the number of the partition in its topic
         self.log = log  # only the event loop appends to it
         self.config = config  # resolved, of the topic
+        self.internal = internal  # whether only the broker writes it
         self.failure: str | None = None  # why it no longer takes batches
         self.damage: dict[str, None] = {}  # that readers and the scrubber met, in order
         self.damaged_batches: list[tuple[OpenFile, int]] = []  # of the damage that has a place

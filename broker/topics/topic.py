@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from headworks._broker.coordination import INTERNAL_ID_VERSION
 from headworks._broker.topics.opening import OpenFailure
 from headworks._broker.topics.partition import HostedPartition
 from headworks.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LOG_INTERVAL_SECONDS = 1.0
+OFFSETS_TOPIC = "__consumer_offsets"  # Apache Kafka's name for it
 
 
 def is_topic_name(name: str) -> bool:
@@ -39,6 +41,11 @@ class HostedTopic:
     partitions: dict[int, HostedPartition] = field(default_factory=dict)  # served here, by number
     refused: dict[int, OpenFailure] = field(default_factory=dict)  # its partitions that do not open
     opened_at: float = 0.0  # when its partitions were last opened, by the time of the loop
+
+    @property
+    def internal(self) -> bool:
+        """Whether only the broker writes, configures, and deletes it."""
+        return self.topic_id.version == INTERNAL_ID_VERSION
 
     @property
     def count(self) -> int:

@@ -16,8 +16,16 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
 from typing import TypeVar
+from uuid import UUID
 
-from headworks._broker.coordination import ConfigChange, Coordination, Topic, TopicExistsError
+from headworks._broker.coordination import (
+    ConfigChange,
+    Coordination,
+    Topic,
+    TopicExistsError,
+    new_internal_topic_id,
+    new_topic_id,
+)
 from headworks._broker.coordination.assignment import assign, load_of
 from headworks._broker.repeated_failure import RepeatedFailure
 from headworks._broker.topics.hosted_topics import HostedTopics
@@ -96,6 +104,13 @@ class TopicChanges:
         await self._coordination.wait_until_followed(name)
         return topic
 
+    async def create_internal(self, name: str, configs: Mapping[str, str]) -> None:
+        """Create a topic with one partition that only the broker writes.
+
+        Raises what `HostedTopics.check_new` raises.
+        """
+        await self._run_to_end(self._create(name, 1, configs, None, new_internal_topic_id()))
+
     async def delete(self, name: str) -> None:
         """Delete a topic. It is gone when this returns, whoever deleted it."""
         await self._run_to_end(self._delete(name))
@@ -153,13 +168,14 @@ class TopicChanges:
         partitions: int,
         configs: Mapping[str, str],
         assignment: tuple[int, ...] | None,
+        topic_id: UUID | None = None,
     ) -> HostedTopic:
         hosted = self._hosted
         async with self._one_at_a_time:
             hosted.check_new(name, partitions, configs)
             if assignment is None:
                 assignment = self._assign(partitions)
-            topic = Topic(name, assignment, dict(configs))
+            topic = Topic(name, assignment, dict(configs), topic_id=topic_id or new_topic_id())
             for index in topic.of(hosted.broker):
                 if hosted.path(name, index).exists():
                     raise InvalidTopicError(
