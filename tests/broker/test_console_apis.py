@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from headworks._kafka.error_codes import ErrorCode
+from headworks._kafka.protocol.apis import ApiKey
 from tests.broker.clients import DEADLINE, eventually
 from tests.broker.wire import Wire, kind
 
@@ -120,3 +121,28 @@ def test_no_partition_is_ever_moved(address: str, topics: list[str]) -> None:
         ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
+
+
+@pytest.mark.our_broker("Kafka serves these")
+def test_what_the_docs_call_missing_is_not_announced(address: str) -> None:
+    missing = {
+        *(29, 30, 31, 50, 51),  # ACLs, users of SCRAM
+        *(43, 48, 49),  # elections of leaders, quotas
+        *(55, 57),  # the metadata quorum, features
+        *(76, 77, 78, 79, 88, 89),  # share groups, groups of Streams
+    }
+    with Wire(address) as wire:
+        announced = wire.ask(
+            ApiKey.API_VERSIONS, 3, client_software_name="test", client_software_version="1"
+        ).api_keys
+    assert not missing & {one.api_key for one in announced}
+
+
+@pytest.mark.our_broker("Kafka refuses the second")
+def test_names_that_differ_in_a_dot_alone_may_both_exist(
+    address: str, new_name: Callable[[], str]
+) -> None:
+    stem = new_name()
+    admin = AdminClient({"bootstrap.servers": address})
+    for name in (f"{stem}.b", f"{stem}_b"):
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result(DEADLINE)

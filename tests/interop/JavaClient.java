@@ -635,15 +635,21 @@ public final class JavaClient {
             second.commitTransaction();
         }
         first.close(Duration.ZERO);
-        KafkaProducer<byte[], byte[]> fenced = producer("transactional.id", "java-fenced");
-        fenced.initTransactions();
-        fenced.beginTransaction();
-        fenced.send(new ProducerRecord<>(topic, 0, null, new byte[1])).get();
         try (Admin admin = admin()) {
-            admin.fenceProducers(List.of("java-fenced")).all().get();
+            for (String way : List.of("java-fenced", "java-terminated")) {
+                KafkaProducer<byte[], byte[]> open = producer("transactional.id", way);
+                open.initTransactions();
+                open.beginTransaction();
+                open.send(new ProducerRecord<>(topic, 0, null, new byte[1])).get();
+                if (way.equals("java-fenced")) {
+                    admin.fenceProducers(List.of(way)).all().get();
+                } else {
+                    admin.forceTerminateTransaction(way).result().get();
+                }
+                mustFail(ProducerFencedException.class, open::commitTransaction);
+                open.close(Duration.ZERO);
+            }
         }
-        mustFail(ProducerFencedException.class, fenced::commitTransaction);
-        fenced.close(Duration.ZERO);
         check(List.of("committed", "committed", "end", "later", "later"), committed(both), "at last");
     }
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.broker.clients import PRODUCERS, Message
 from tests.interop import apache_kafka
 from tests.interop.in_place import log_folder, start_in_place
+from tests.waiting import until
 
 pytestmark = pytest.mark.contract
 
@@ -47,7 +48,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(data_dir: Path) -> Iterator[str]:
-    with start_in_place(data_dir, "--default-partitions", "1") as running:
+    with start_in_place(data_dir, "--default-partitions", "1", "--offsets-topic") as running:
         yield running.address
 
 
@@ -152,6 +153,30 @@ def test_groups(address: str) -> None:
     assert "readers" not in tool("kafka-consumer-groups", *at, "--list").splitlines()
 
 
+def test_committed_offsets_are_read_from_their_topic(address: str) -> None:
+    PRODUCERS["confluent-kafka"](address, "followed", [Message(None, b"1")] * 3, "none")
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "followers"})
+    consumer.commit(offsets=[TopicPartition("followed", 0, 2)], asynchronous=False)
+    consumer.close()
+
+    def copied() -> list[dict[str, Any]]:
+        formatter = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"
+        shown = lines_of("__consumer_offsets", address, "--formatter", formatter)
+        objects = "".join(shown).replace('}{"key"', '}\n{"key"').splitlines()  # it ends no lines
+        found = [json.loads(one) for one in objects]
+        return [one for one in found if one["key"]["data"]["group"] == "followers"]
+
+    [one] = until(copied)
+    assert one["key"]["data"] == {"group": "followers", "topic": "followed", "partition": 0}
+    assert one["value"]["data"]["offset"] == 2
+    assert one["value"]["data"]["commitTimestamp"] > 0
+    described = tool(
+        "kafka-topics", "--bootstrap-server", address, "--list", "--exclude-internal"
+    ).splitlines()
+    assert "followed" in described
+    assert "__consumer_offsets" not in described
+
+
 def test_an_open_transaction_is_aborted(address: str) -> None:
     properties = {"bootstrap.servers": address, "transactional.id": "open", "log_level": 0}
     producer = Producer(properties)
@@ -170,6 +195,8 @@ def test_an_open_transaction_is_aborted(address: str) -> None:
     plain.flush()
     shown = lines_of("in-transaction", address, "--isolation-level", "read_committed")
     assert shown == ["later"]
+    found = tool("kafka-transactions", *at, "find-hanging", "--topic", "in-transaction")
+    assert len(found.splitlines()) == 1, "the heading alone"
 
 
 def test_offsets_records_and_folders(address: str, data_dir: Path, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-// Go's clients in transactions: one is committed, one aborted, and one fenced.
+// Go's clients in transactions: one is committed, one aborted, and one fenced. And sarama in a
+// group, which prints what it reads.
 //
 //	interop CLIENT HOST:PORT TOPIC
 //
@@ -25,7 +26,7 @@ var transactions = []struct {
 func main() {
 	client, address, topic := os.Args[1], os.Args[2], os.Args[3]
 	run := map[string]func(string, string) ([]string, error){
-		"franz-go": franz, "sarama": saramas, "kafka-go": segmentio,
+		"franz-go": franz, "sarama": saramas, "kafka-go": segmentio, "sarama-group": saramaGroup,
 	}[client]
 	found, err := run(address, topic)
 	if err != nil {
