@@ -2,8 +2,8 @@
 
 If a file uses a type that it does not define, the type comes from the file that defines its full
 name. Each file that describes events has a subject, and so has each file that
-governance.toml maps to one. Shared types have none: enums, fixed types, and
-records without a `headworks` attribute that other files use.
+governance.toml maps to one. Shared types have none: enums, fixed types, branches of
+a union of events, and records without a `headworks` attribute that other files use.
 
 Rules: the catalog is pure over its texts, so that the working tree and a commit are read alike. One
 bad file never hides the others: it carries its error. Pointers of nodes begin with `FILE#`.
@@ -84,6 +84,7 @@ class SchemaCatalog:
     # By file, the candidates of each name that it uses and does not define.
     _used: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
     _shared: set[str] = field(default_factory=set)  # files that others use
+    _branches: set[str] = field(default_factory=set)  # types that unions of events name
     _files: dict[str, SchemaFile] = field(default_factory=dict)  # parsed, by path
     _reading: list[str] = field(default_factory=list)  # being parsed, outermost first
     _maps: dict[str, SourceMap] = field(default_factory=dict)  # by path
@@ -98,6 +99,8 @@ class SchemaCatalog:
             names, uses = set[str](), list[tuple[str, ...]]()
             _walk(value, names, uses)
             defined[path], self._used[path] = names, uses
+            if path not in self.mapped:
+                self._branches.update(one for one in _list(value) if isinstance(one, str))
             for name in sorted(names):
                 self._defined_in.setdefault(name, path)
         for path, uses in self._used.items():
@@ -212,7 +215,11 @@ class SchemaCatalog:
             return own
         if isinstance(schema, (EnumType, Fixed)):
             return None
-        if isinstance(schema, Record) and path in self._shared and "headworks" not in schema.props:
+        if (
+            isinstance(schema, Record)
+            and path in self._shared
+            and (schema.name in self._branches or "headworks" not in schema.props)
+        ):
             return None
         return subject_of(governance_of(schema).topic)
 

@@ -88,8 +88,14 @@ def _repeated(one: SchemaFile, pointer: str) -> Finding:
 
 def lint(schema: Schema, *, event: bool = True, home: str = "") -> Iterator[Finding]:
     """Yield the findings of one schema; `home` is the prefix of its own definitions' pointers."""
-    if event and isinstance(schema, Record):
-        yield from _event(schema)
+    branches = schema.branches if isinstance(schema, Union) else (schema,)
+    for branch in branches if event else ():
+        if isinstance(branch, Record):
+            yield from _event(branch)
+            if branch is schema and _is_empty(branch):  # in a union, the branch takes a byte
+                message = f"{branch.name} encodes to no bytes, and consumers refuse a message "
+                message += "without any"
+                yield _finding("HW409", message, branch.pointer, "add a field")
     for node in named_types(schema):
         if not node.pointer.startswith(home):
             continue
@@ -111,9 +117,6 @@ def _event(schema: Record) -> Iterator[Finding]:
         message += "time it was sent"
         fix = 'add "headworks": {"event_time": "FIELD"}, naming a timestamp-millis field'
         yield _finding("HW406", message, schema.pointer, fix)
-    if _is_empty(schema):
-        message = f"{schema.name} encodes to no bytes, and consumers refuse a message without any"
-        yield _finding("HW409", message, schema.pointer, "add a field")
 
 
 def _enum(node: EnumType) -> Iterator[Finding]:

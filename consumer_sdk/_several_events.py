@@ -3,7 +3,9 @@
 Rules:
 
 - A writer's schema that is a union at the top names the class of each branch. Any other is for the
-  class of its name, or else for the first class, which then resolves it or fails.
+  class of its name. If it is no union, an only class resolves a record of another name, or fails.
+- Among classes of one name, such as those of two versions, the class of the writer's own schema is
+  taken, or else the first. A class of the writer's name comes before one that has it as an alias.
 - An event that no class is for is an error, and never another class's event.
 """
 
@@ -17,20 +19,22 @@ from consumer_sdk._generated_decoder import Decode
 from headworks._decoding.primitives import read_long
 from headworks.codec._event import EventType
 from headworks.schema import Record, Schema, Union, parse
+from headworks.schema._canonical import canonical_text
+from headworks.schema._governance import event_record
+
+_Reader = tuple[Record, EventType[Any]]
 
 
 def decoder_of(kinds: Sequence[EventType[Any]]) -> Callable[[str], Decode]:
     """Return what makes the decoding function of a writer's schema, for the classes of a topic."""
-    readers = [(parse(kind.schema), kind) for kind in kinds]
+    readers = [(event_record(parse(kind.schema), kind.name), kind) for kind in kinds]
     classes = " or ".join(kind.name for kind in kinds)
 
     def for_class(writer: Schema, *, any_name: bool) -> Decode | None:
-        for reader, kind in readers:
-            names = (reader.name, *reader.aliases) if isinstance(reader, Record) else ()
-            if isinstance(writer, Record) and writer.name in names:
-                return event_decoder(writer, reader, kind.types)
-        reader, kind = readers[0]
-        return event_decoder(writer, reader, kind.types) if any_name else None
+        found = _chosen(writer, readers) if isinstance(writer, Record) else None
+        if found is None and any_name:
+            found = readers[0]
+        return None if found is None else event_decoder(writer, found[0], found[1].types)
 
     def decoder(text: str) -> Decode:
         writer = parse(text, strict=False)
@@ -39,10 +43,20 @@ def decoder_of(kinds: Sequence[EventType[Any]]) -> Callable[[str], Decode]:
             records = sum(isinstance(branch, Record) for branch in writer.branches)
             if any(found) or records > 1:
                 return _of_union(writer, found, classes)
-        only = for_class(writer, any_name=len(readers) == 1)
+        only = for_class(writer, any_name=len(readers) == 1 and not kinds[0].branch)
         return _refusing(writer, classes) if only is None else only
 
     return decoder
+
+
+def _chosen(writer: Record, readers: Sequence[_Reader]) -> _Reader | None:
+    """Return the reader for records of a writer; None if no class has its name."""
+    named = [each for each in readers if each[0].name == writer.name]
+    if len(named) > 1:
+        wanted = canonical_text(writer)
+        named = [each for each in named if canonical_text(each[0]) == wanted] or named
+    renamed = (each for each in readers if writer.name in each[0].aliases)
+    return named[0] if named else next(renamed, None)
 
 
 def _refusing(writer: Schema, classes: str) -> Decode:

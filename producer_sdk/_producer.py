@@ -68,7 +68,7 @@ class _Prepared(NamedTuple):
     """The parts of an event class that every send uses."""
 
     message: Callable[[bytes, Any], EncodedMessage]  # encodes an event
-    prefix: bytes  # magic byte and schema id
+    prefix: bytes  # magic byte, schema id, and branch of a union
     topic: str
     counted: str  # the name of the counts of its topic and schema
 
@@ -336,7 +336,7 @@ class Producer:
 
     def _prepare(self, cls: type, *, patient: bool = False) -> _Prepared:
         kind, schema_id = event_type(cls), self._ids.find(cls, patient=patient)
-        head, counted = prefix(schema_id), counted_as(kind.topic, schema_id)
+        head, counted = prefix(schema_id) + kind.branch, counted_as(kind.topic, schema_id)
         found = self._prepared[cls] = _Prepared(kind.encoder.message, head, kind.topic, counted)
         return found
 

@@ -4,15 +4,16 @@ For tools that learn the schema at run time, such as `headworks produce`. Applic
 classes.
 
 Rules: a value has the form that Avro's JSON encoding gives its type, with two exceptions. A union's
-value has no type name around it, and dates, times, timestamps, and decimals may be text. Nothing
-else is guessed.
+value has no type name around it, and dates, times, timestamps, and decimals may be text. An event
+of a union at the top may have its name around it, and needs that if it fits several branches.
+Nothing else is guessed.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from functools import reduce
@@ -77,47 +78,74 @@ def event_class(topic: str, text: str) -> type[UntypedEvent]:
     To encode an event that does not fit raises UsageError with the reason.
     """
     schema = parse(text)
-    governance = governance_of(schema)
+    governance_of(schema)  # refuses a schema that is not of events
     avro = parse_schema(json.loads(text))
+    branches = schema.branches if isinstance(schema, Union) else (schema,)
+    records = tuple(branch for branch in branches if isinstance(branch, Record))
 
-    def values(event: UntypedEvent) -> Any:
-        return _value(schema, event.plain)
+    def values(event: UntypedEvent) -> tuple[Record, Any]:
+        record, plain = _of_branch(records, event.plain)
+        return record, _value(record, plain)
 
     def encode(event: UntypedEvent) -> bytes:
         out = io.BytesIO()
         try:
-            plain = values(event)
-            validate(plain, avro, strict=True)
-            schemaless_writer(out, avro, plain)
+            record, plain = values(event)
+            whole = (record.name, plain) if isinstance(schema, Union) else plain
+            validate(whole, avro, strict=True)
+            schemaless_writer(out, avro, whole)
         except _VALUE_ERRORS as error:
             why = _reason(error) if isinstance(error, ValidationError) else error
             raise UsageError(f"the event does not fit the schema of {topic}: {why}") from None
         return out.getvalue()
 
-    def at(event: UntypedEvent, path: tuple[str, ...]) -> Any:
-        return reduce(lambda value, name: value[name], path, values(event))
+    def at(plain: Any, path: tuple[str, ...]) -> Any:
+        return reduce(lambda value, name: value[name], path, plain)
 
     def event_time(event: UntypedEvent) -> int:
-        assert governance.event_time is not None
-        when = at(event, governance.event_time)
+        record, plain = values(event)
+        path = governance_of(record).event_time
+        when = datetime.now(UTC) if path is None else at(plain, path)
         return millis(when) if isinstance(when, datetime) else int(when)
 
     def key(event: UntypedEvent) -> bytes | None:
-        return key_text(*(at(event, path) for path in governance.key))
+        record, plain = values(event)
+        paths = governance_of(record).key
+        return key_text(*(at(plain, path) for path in paths)) if paths else None
 
-    assert isinstance(schema, Record)
     kind: EventType[Any] = EventType(
-        schema.name,
-        {field.name: field.name for field in schema.fields},
+        getattr(schema, "name", topic),
+        {field.name: field.name for record in records for field in record.fields},
         schema=text,
         fingerprint=fingerprint(schema),
         topic=topic,
         encode=encode,
-        event_time=event_time if governance.event_time else None,
-        key=key if governance.key else None,
+        event_time=event_time if any(governance_of(each).event_time for each in records) else None,
+        key=key if any(governance_of(each).key for each in records) else None,
         types=dict,
     )
     return type("UntypedEvent", (UntypedEvent,), {"__slots__": (), "__headworks__": kind})
+
+
+def _of_branch(records: Sequence[Record], plain: Any) -> tuple[Record, Any]:
+    """Return the record of an event among those of a union, and its fields. Raises ValueError."""
+    if len(records) == 1 or not isinstance(plain, dict):
+        return records[0], plain
+    for record in records:
+        if list(plain) == [record.name]:
+            return record, plain[record.name]
+    fitting = [record for record in records if _has_fields(record, plain)]
+    if len(fitting) != 1:
+        names = " or ".join(record.name for record in fitting or records)
+        raise ValueError(
+            f'it does not say whether it is a {names}: write {{"{records[0].name}": {{...}}}}'
+        )
+    return fitting[0], plain
+
+
+def _has_fields(record: Record, plain: Mapping[str, Any]) -> bool:
+    needed = {field.name for field in record.fields if not field.has_default}
+    return needed <= set(plain) <= {field.name for field in record.fields}
 
 
 def _value(schema: Schema, plain: Any) -> Any:

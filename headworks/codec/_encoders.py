@@ -34,7 +34,7 @@ _ENCODING_ERRORS = (
 
 
 class EventEncoder(Protocol[EventIn]):
-    """An encoder of the events of one class.
+    """An encoder of the events of one class: their records, without the branch of a union.
 
     Both methods raise EncodeError with the field, the value, and the expected type.
     """
@@ -47,18 +47,19 @@ class EventEncoder(Protocol[EventIn]):
 
 
 class PythonEncoder(Generic[T]):
-    """The encoder that `headworks gen` wrote for a class; `schema` explains mistakes."""
+    """The encoder that `headworks gen` wrote for the record `name`; `schema` explains mistakes."""
 
-    __slots__ = ("_encode", "_event_time", "_key", "_schema")
+    __slots__ = ("_encode", "_event_time", "_key", "_name", "_schema")
 
     def __init__(
         self,
         schema: str,
+        name: str,
         encode: Callable[[T], bytes],
         event_time: Callable[[T], int] | None,
         key: Callable[[T], bytes | None] | None,
     ) -> None:
-        self._schema = schema
+        self._schema, self._name = schema, name
         self._encode = encode
         self._event_time = event_time
         self._key = key
@@ -68,14 +69,14 @@ class PythonEncoder(Generic[T]):
         try:
             return self._encode(event)
         except _ENCODING_ERRORS as error:
-            raise explain(self._schema, event, error) from None
+            raise explain(self._schema, self._name, event, error) from None
 
     def message(self, head: bytes, event: T, /) -> EncodedMessage:
         """Return the message of an event; its value is `head` and the Avro bytes."""
         try:
             value = head + self._encode(event)
         except _ENCODING_ERRORS as error:
-            raise explain(self._schema, event, error) from None
+            raise explain(self._schema, self._name, event, error) from None
         time_of, key_of = self._event_time, self._key
         return (
             value,

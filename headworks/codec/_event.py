@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 from headworks.codec._encoders import EventEncoder, PythonEncoder
 from headworks.codec._explain import EncodeError
 from headworks.codec._program import compiled_encoder
+from headworks.codec.varints import int64
 
 __all__ = ["EncodeError", "Event", "EventType", "RecordType", "event_type"]
 
@@ -33,18 +34,21 @@ class RecordType(Generic[T]):
 
 
 class EventType(RecordType[T]):
-    """A generated class whose record is a whole schema, so that an event makes a message.
+    """A generated class whose events make messages: its record is a whole schema.
 
-    `schema` is the schema's text, and `fingerprint` the SHA-256 of its canonical form. Events go to
+    `schema` is the schema's text, and `fingerprint` the SHA-256 of its canonical form. If it is the
+    union of a topic's events, the record is its branch of number `branch`. The attribute `branch`
+    is that number as Avro's bytes, which come before the record's, and is else empty. Events go to
     `topic`, and their schema is registered under `subject`. `event_time` and `key` return an
     event's time (milliseconds since 1970 UTC) and message key; they are None if the schema declares
     none. `types` holds the classes of all named types in the schema. `python_encoder` runs the
-    generated code, and `encoder` is the encoder in use.
+    generated code, and `encoder` is the encoder in use. Neither encodes the branch.
     """
 
     __slots__ = (
         "_encoder",
         "_types",
+        "branch",
         "event_time",
         "fingerprint",
         "key",
@@ -65,6 +69,7 @@ class EventType(RecordType[T]):
         event_time: Callable[[T], int] | None,
         key: Callable[[T], bytes | None] | None,
         types: Callable[[], Mapping[str, type]],
+        branch: int | None = None,
     ) -> None:
         super().__init__(name, fields)
         self.schema = schema
@@ -72,7 +77,8 @@ class EventType(RecordType[T]):
         self.topic = topic
         self.event_time = event_time
         self.key = key
-        self.python_encoder: PythonEncoder[T] = PythonEncoder(schema, encode, event_time, key)
+        self.python_encoder: PythonEncoder[T] = PythonEncoder(schema, name, encode, event_time, key)
+        self.branch = b"" if branch is None else int64(branch)
         self._encoder: EventEncoder[T] | None = None
         self._types = types
 
@@ -109,12 +115,12 @@ class EventType(RecordType[T]):
 
         Raises EncodeError with the field, the value, and the expected type.
         """
-        return (self._encoder or self.encoder).encode(event)
+        return self.branch + (self._encoder or self.encoder).encode(event)
 
 
 @runtime_checkable
 class Event(Protocol):
-    """An instance of a generated class that is a whole schema."""
+    """An instance of a generated class that is a whole schema, or a branch of one."""
 
     __headworks__: ClassVar[EventType[Any]]
 

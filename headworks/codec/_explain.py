@@ -62,11 +62,15 @@ class _WrongValue:
     expected: str
 
 
-def explain(schema_text: str, event: object, cause: BaseException) -> BaseException:
-    """Return the EncodeError for the first wrong value of `event`; `cause` if there is none."""
-    from headworks.schema import parse
+def explain(schema_text: str, record: str, event: object, cause: BaseException) -> BaseException:
+    """Return the EncodeError for the first wrong value of `event`; `cause` if there is none.
 
-    schema = parse(schema_text, strict=False)
+    `record` is the full name of the event's record in the schema.
+    """
+    from headworks.schema import parse
+    from headworks.schema._governance import event_record
+
+    schema = event_record(parse(schema_text, strict=False), record)
     try:
         wrong = next(_wrong_values(schema, event, ""), None)
     except Exception:

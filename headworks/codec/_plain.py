@@ -77,9 +77,10 @@ def from_dict(cls: type[T], fields: Mapping[str, Any]) -> T:
     expected type.
     """
     from headworks.schema import parse
+    from headworks.schema._governance import event_record
 
     kind = event_type(cls)
-    schema: Any = parse(kind.schema, strict=False)
+    schema = event_record(parse(kind.schema, strict=False), kind.name)
     event: T = _Reader(kind.types, cls.__name__).record(schema, fields, "")
     kind.encode(event)  # names a value that is out of range
     return event

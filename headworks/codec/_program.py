@@ -66,10 +66,10 @@ def compiled_encoder(
 
     if encoder is None or name not in types:
         return None
-    from headworks.schema import Record, governance_of, parse
+    from headworks.schema import governance_of, parse
+    from headworks.schema._governance import event_record
 
-    root = parse(schema, strict=False)
-    assert isinstance(root, Record)
+    root = event_record(parse(schema, strict=False), name)
     governance = governance_of(root)
     table = _ProgramTable(types)
     table.add(root)

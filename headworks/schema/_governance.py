@@ -1,5 +1,8 @@
 """The `headworks` attribute of a schema: the only configuration that a topic has.
 
+A union of records at the top describes several events of one topic. Each branch carries its own
+attribute, and all name the same topic.
+
 A top-level record may carry one attribute `headworks`, an object with these members:
 
 - `topic`: the topic of these events (default: the record's simple name, lower-cased);
@@ -35,11 +38,14 @@ class Governance:
 
 
 def governance_of(schema: Schema) -> Governance:
-    """Read the `headworks` attribute of a top-level record.
+    """Read the `headworks` attribute of a top-level record, or what a union's branches share.
 
-    Raises SchemaError if `schema` is not a record, if a member is unknown or has the wrong type,
-    or if a path names no field (event_time: no timestamp field).
+    Event time and key are those of each branch, so a union has none. Raises SchemaError if `schema`
+    is neither, or if the branches name several topics. It does so too if a member is unknown or has
+    the wrong type, or if a path names no field (event_time: no timestamp field).
     """
+    if isinstance(schema, Union) and schema.branches:
+        return _shared(schema)
     if not isinstance(schema, Record):
         raise SchemaError(
             f"an event must be a record, not {schema.kind}",
@@ -71,6 +77,39 @@ def governance_of(schema: Schema) -> Governance:
         key=tuple(_path(schema, item, f"{where}/key")[0] for item in key),
         owner=owner,
     )
+
+
+def event_record(schema: Schema, name: str) -> Record:
+    """Return the record of this full name: the schema, or a branch of its union at the top.
+
+    Raises LookupError if there is none.
+    """
+    for branch in schema.branches if isinstance(schema, Union) else (schema,):
+        if isinstance(branch, Record) and branch.name == name:
+            return branch
+    raise LookupError(name)
+
+
+def _shared(union: Union) -> Governance:
+    """Return the topic that all branches of a union name, and their owner if they have one."""
+    for branch in union.branches:
+        if not isinstance(branch, Record):
+            raise SchemaError(
+                f"a union of events has records only, and this one has a {branch.kind}",
+                pointer=union.pointer,
+                rule="event-is-record",
+                fix="make every branch a record, and delete a key with a tombstone",
+            )
+    found = [governance_of(branch) for branch in union.branches]
+    topics, owners = sorted({each.topic for each in found}), {each.owner for each in found}
+    if len(topics) > 1:
+        raise SchemaError(
+            f"the events of a union go to one topic, and these name {', '.join(topics)}",
+            pointer=union.pointer,
+            rule="event-is-record",
+            fix='name the same "topic" in the `headworks` attribute of each branch',
+        )
+    return Governance(topics[0], owner=owners.pop() if len(owners) == 1 else None)
 
 
 def own_subject(schema: Schema) -> str | None:

@@ -11,8 +11,6 @@ Rules:
 from __future__ import annotations
 
 import re
-import textwrap
-import unicodedata
 from collections.abc import Iterable, Sequence
 
 from headworks.codec import values
@@ -32,6 +30,7 @@ from headworks.schema._canonical import fingerprint
 from headworks.schema._governance import Governance
 from headworks.schema._model import named_types
 from producer_sdk._generator.annotations import annotation, attributes, default_of, text_literal
+from producer_sdk._generator.docstrings import docstring
 from producer_sdk._generator.encoders import WIDTH, RecordEncoder
 from producer_sdk._generator.names import class_name, module_name, symbol_names
 from producer_sdk._generator.schema_files import ParsedSchemaFile, TypeCatalog, namespace_of
@@ -66,6 +65,10 @@ class ModuleWriter:
         self._enums = [node for node in types if isinstance(node, EnumType)]
         self._records = [node for node in types if isinstance(node, Record)]
         self._check_names([*self._enums, *self._records])
+        files = [catalog.file_of(record) for record in self._records]
+        texts = {file.text for file in files if file and isinstance(file.root, Union)}
+        # The names of the constants with the texts of unions, by text.
+        self._unions = {text: f"_UNION_{number}" for number, text in enumerate(sorted(texts))}
 
     @property
     def is_empty(self) -> bool:
@@ -143,6 +146,8 @@ class ModuleWriter:
         for enum in self._enums:
             name = class_name(enum.name)
             lines += ["", "", *_symbols(name)]
+        for text, name in self._unions.items():
+            lines += ["", "", f"{name} = (", *_text_lines(text, 1), ")"]
         for record in self._records:
             lines += self._machinery(record)
         return lines
@@ -150,7 +155,7 @@ class ModuleWriter:
     def _enum(self, enum: EnumType) -> list[str]:
         lines = [
             f"class {class_name(enum.name)}(_StrEnum):",
-            *_docstring(enum.doc or f"The enum {enum.name}.", 1),
+            *docstring(enum.doc or f"The enum {enum.name}.", 1),
             "",
             f"    __avro_name__ = {text_literal(enum.name)}",
         ]
@@ -171,7 +176,7 @@ class ModuleWriter:
         lines = [
             "@_dataclass(slots=True, kw_only=True)",
             f"class {name}:",
-            *_docstring(record.doc or f"The record {record.name}.", 1),
+            *docstring(record.doc or f"The record {record.name}.", 1),
             "",
             f"    __headworks__: _ClassVar[_{kind}[{name}]]",
         ]
@@ -179,7 +184,7 @@ class ModuleWriter:
             written = annotation(field.type, self._class_name, builtin)
             lines += ["", *_attribute(names[field.name], written, self._default(field))]
             if field.doc:
-                lines += _docstring(field.doc, 1)
+                lines += docstring(field.doc, 1)
         return lines
 
     def _default(self, field: Field) -> str:
@@ -220,7 +225,8 @@ class ModuleWriter:
             raise SchemaError(
                 f"{source.path}: {error.reason}", pointer=error.pointer, fix=error.fix
             ) from None
-        types = sorted(node.name for node in named_types(record) if not isinstance(node, Fixed))
+        branch = source.branch_of(record)
+        types = sorted(n.name for n in named_types(source.root) if not isinstance(n, Fixed))
         return [
             *time,
             *key,
@@ -229,10 +235,8 @@ class ModuleWriter:
             f"{name}.__headworks__ = _EventType(",
             f"    {text_literal(record.name)},",
             *_indented(_with_comma(table)),
-            "    schema=(",
-            *(f"        {text_literal(line)}" for line in source.text.splitlines(keepends=True)),
-            "    ),",
-            f'    fingerprint="{fingerprint(record)}",',
+            *self._schema(source),
+            f'    fingerprint="{fingerprint(source.root)}",',
             f"    topic={text_literal(governance.topic)},",
             f"    encode=_encode_{name},",
             f"    event_time={f'_time_{name}' if time else None},",
@@ -240,8 +244,15 @@ class ModuleWriter:
             "    types=lambda: {",
             *(f"        {text_literal(each)}: {self._class_name(each)}," for each in types),
             "    },",
+            *([] if branch is None else [f"    branch={branch},"]),
             ")",
         ]
+
+    def _schema(self, source: ParsedSchemaFile) -> list[str]:
+        """Return the argument with the text of a schema; the events of a union share one text."""
+        if isinstance(source.root, Union):
+            return [f"    schema={self._unions[source.text]},"]
+        return ["    schema=(", *_text_lines(source.text, 2), "    ),"]
 
     def _time(self, record: Record, governance: Governance, name: str) -> list[str]:
         if governance.event_time is None:
@@ -282,6 +293,10 @@ class ModuleWriter:
             expression += f".{attributes(node, self._class_name)[part]}"
             found = field.type
         return expression, found
+
+
+def _text_lines(text: str, depth: int) -> list[str]:
+    return ["    " * depth + text_literal(line) for line in text.splitlines(keepends=True)]
 
 
 def _attribute(name: str, annotation: str, default: str) -> list[str]:
@@ -336,37 +351,6 @@ def _returned(function: str, arguments: Sequence[str]) -> list[str]:
         return [line]
     inside = [given] if len(given) + 8 <= WIDTH else [f"{each}," for each in arguments]
     return [f"    return {function}(", *(f"        {each}" for each in inside), "    )"]
-
-
-def _docstring(text: str, depth: int) -> list[str]:
-    """Return the lines of a docstring: escaped and wrapped, on one line if it fits."""
-    pad = "    " * depth
-    safe = _escaped(text)
-    if len(pad) + len(safe) + 6 <= WIDTH and "\n" not in safe:
-        return [f'{pad}"""{safe}"""']
-    lines: list[str] = []
-    for line in safe.split("\n"):
-        lines += textwrap.wrap(
-            line, WIDTH - len(pad) - 3, break_long_words=False, break_on_hyphens=False
-        ) or [""]
-    first, *rest = lines
-    return [f'{pad}"""{first}', *(f"{pad}{line}".rstrip() for line in rest), f'{pad}"""']
-
-
-def _escaped(text: str) -> str:
-    """Return a doc escaped for triple quotes."""
-    lines = [line.strip() for line in text.strip().replace("\\", "\\\\").split("\n")]
-    plain = "\n".join(lines).replace('"', '\\"') if '"""' in text else "\n".join(lines)
-    if plain.endswith('"') and not plain.endswith('\\"'):
-        plain = plain[:-1] + '\\"'
-    return "".join(
-        c if c == "\n" or (c.isprintable() and unicodedata.category(c) != "Cf") else _code(c)
-        for c in plain
-    )
-
-
-def _code(character: str) -> str:
-    return character.encode("unicode_escape").decode()
 
 
 def _import_from(module: str, names: Sequence[str]) -> list[str]:

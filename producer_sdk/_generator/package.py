@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headworks.errors import UsageError
-from headworks.schema import Record, governance_of, subject_of
+from headworks.schema import governance_of, subject_of
 from headworks.schema._canonical import fingerprint
 from producer_sdk._generator.module import MARKER, ModuleWriter
 from producer_sdk._generator.names import module_name
@@ -42,8 +42,7 @@ def events(paths: Sequence[Path]) -> list[tuple[str, str, str]]:
     """Return (subject, schema text, fingerprint) of each event of the schemas at `paths`."""
     return sorted(
         (subject_of(governance_of(source.root).topic), source.text, fingerprint(source.root))
-        for source in read_type_catalog(paths).files
-        if isinstance(source.root, Record)
+        for source in read_type_catalog(paths).events()
     )
 
 

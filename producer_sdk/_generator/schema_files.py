@@ -5,6 +5,8 @@ Rules:
 - The text of a file is kept verbatim, because producers look it up in the registry.
 - Files may use types of other files by name. The text of such a file is not a whole schema, so its
   canonical form, with the used types inlined, is kept instead.
+- A file may hold a union of records: the events of one topic. Each branch is an event of the
+  union's schema, also if a file of its own describes it.
 - Several files may define the same type, if all definitions are equal. Otherwise one class would
   have two meanings, and the error names the two files.
 """
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headworks.errors import SchemaError, UsageError
-from headworks.schema import EnumType, Fixed, Record, Schema, parse
+from headworks.schema import EnumType, Fixed, Record, Schema, Union, governance_of, parse
 from headworks.schema._canonical import canonical_text
 from headworks.schema._model import Named, named_types
 
@@ -27,7 +29,13 @@ class ParsedSchemaFile:
 
     path: Path
     text: str
-    root: Named
+    root: Named | Union
+
+    def branch_of(self, record: Record) -> int | None:
+        """Return the number of a record in the file's union; None if it is no branch of one."""
+        branches = self.root.branches if isinstance(self.root, Union) else ()
+        names = [branch.name for branch in branches if isinstance(branch, Record)]
+        return names.index(record.name) if record.name in names else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +46,19 @@ class TypeCatalog:
     types: dict[str, Named]
 
     def file_of(self, record: Record) -> ParsedSchemaFile | None:
-        """Return the file whose root is this record; None if there is none."""
-        return next((s for s in self.files if s.root.name == record.name), None)
+        """Return the file of which this record is a branch, or else the root; None if of none."""
+        roots = [s for s in self.files if isinstance(s.root, Record) and s.root.name == record.name]
+        unions = [s for s in self.files if s.branch_of(record) is not None]
+        return next(iter(unions + roots), None)
+
+    def events(self) -> list[ParsedSchemaFile]:
+        """Return the files whose schemas messages have: of unions, and of records beside them."""
+        return [
+            file
+            for file in self.files
+            if isinstance(file.root, Union)
+            or (isinstance(file.root, Record) and self.file_of(file.root) is file)
+        ]
 
 
 def namespace_of(full_name: str) -> str:
@@ -66,7 +85,22 @@ def read_type_catalog(paths: Sequence[Path]) -> TypeCatalog:
                     )
                 continue
             types[name], origin[name] = node, file.path
+    _check_unions(files)
     return TypeCatalog(tuple(files), types)
+
+
+def _check_unions(files: Sequence[ParsedSchemaFile]) -> None:
+    """Raise UsageError if two unions are the events of one topic."""
+    found: dict[str, Path] = {}
+    for file in files:
+        if isinstance(file.root, Union):
+            topic = governance_of(file.root).topic
+            other = found.setdefault(topic, file.path)
+            if other != file.path:
+                raise UsageError(
+                    f"{other} and {file.path} both hold the events of topic {topic!r}",
+                    fix="write one union of all events of the topic",
+                )
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
@@ -125,7 +159,10 @@ def _parse_one(path: Path, text: str, known: dict[str, Named]) -> ParsedSchemaFi
     return ParsedSchemaFile(path, canonical_text(root), root)
 
 
-def _root(schema: Schema) -> Named:
+def _root(schema: Schema) -> Named | Union:
+    if isinstance(schema, Union):
+        governance_of(schema)  # refuses a union that is not of the events of one topic
+        return schema
     if not isinstance(schema, Record | EnumType | Fixed):
         raise SchemaError(
             f"a schema file must define a record, an enum or a fixed, not a {schema.kind}",

@@ -87,6 +87,34 @@ def test_a_schema_names_its_own_subject(work: Work, client: RegistryClient) -> N
     )
 
 
+def test_a_union_of_events_is_the_subject_of_its_branches(
+    work: Work, client: RegistryClient
+) -> None:
+    work.git("checkout", "-q", "main")
+    ride = event(ID, topic="rides", name="Ride")
+    work.write("ride.avsc", ride)
+    work.write("stop.avsc", event(ID, topic="rides", name="Stop"))
+    work.write("rides.avsc", ["acme.Ride", "acme.Stop"])
+    work.commit()
+    work.git("checkout", "-q", "-B", "change")
+    verdict = check(SCHEMAS, GIT)
+    assert verdict.verdict == "pass"
+    assert {one.file: one.subject for one in verdict.subjects if one.subject} == {
+        "schemas/rides.avsc": "rides-value",
+        "schemas/trips.avsc": "trips-value",
+    }
+    linted = {(one.subject, each.finding.rule) for one in lint_catalog(SCHEMAS).subjects
+              for each in one.findings}  # fmt: skip
+    assert ("rides-value", "HW406") in linted
+    done = {one.subject: one.result for one in register(SCHEMAS, client)}
+    assert done["rides-value"] == "registered"
+    work.write("ride.avsc", {**ride, "fields": [{**ID, "type": "string"}]})
+    assert {one.subject for one in check(SCHEMAS, GIT).findings} == {"rides-value"}
+    work.write("ride.avsc", event(ID, topic="cars", name="Ride"))
+    found = [one.finding.message for one in check(SCHEMAS, GIT).findings]
+    assert any("these name cars, rides" in message for message in found)
+
+
 def test_mapped_files_are_governed(keyed: Work, client: RegistryClient) -> None:
     verdict = check(SCHEMAS, GIT)
     assert verdict.verdict == "pass"

@@ -12,10 +12,10 @@ import confluent_kafka
 import fastavro
 import pytest
 
-from consumer_sdk import Consumers, DecodeError, Decoder, Message, OnPoison
+from consumer_sdk import Consumer, Consumers, DecodeError, Decoder, Message, OnPoison
 from headworks._server.child_process import Service
 from headworks._wire import prefix
-from headworks.codec import event_type
+from headworks.codec import EncodeError, event_type, from_json, to_json
 from headworks.registry_client import RegistryClient
 from producer_sdk import Producer
 from tests.consumer_sdk.test_handlers import run_until
@@ -130,6 +130,146 @@ def test_one_class_reads_no_other_event_of_a_union(tmp_path: Path) -> None:
     decoder = Decoder(Registry(union), "payments", event_type(bank.Shipped))  # type: ignore[arg-type]
     with pytest.raises(DecodeError, match=r"it is a bank.Paid, and this consumer reads bank.Ship"):
         decoder.decode(encoded(union, ("bank.Paid", {"cents": 5})))
+
+
+AT = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
+WHEN = {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}
+
+
+def event(name: str, field: str) -> dict[str, Any]:
+    """An event of the topic `entries`, with a time and a key."""
+    governed = {"topic": "entries", "event_time": "at", "key": [field]}
+    made = record(name, field) | {"namespace": "book", "headworks": governed}
+    made["fields"].append(WHEN)
+    return made
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_every_class_of_a_union_is_sent_and_read(
+    tmp_path: Path, broker: Service, registry: Service, compiled: bool
+) -> None:
+    union = [event("Opened", "account"), event("Moved", "cents"), event("Closed", "account")]
+    topic = f"entries-{compiled}".lower()
+    for branch in union:
+        branch["headworks"]["topic"] = topic
+    texts = {"all.avsc": json.dumps([union[0], "book.Moved", union[2]])}
+    book = build(tmp_path, {**texts, "moved.avsc": json.dumps(union[1])})["book"]
+    number = RegistryClient(registry.url).register(f"{topic}-value", json.dumps(union)).id
+    sent = [
+        book.Moved(cents=5, at=AT),
+        book.Closed(account=1, at=AT),
+        book.Opened(account=1, at=AT),
+        book.Moved(cents=7, at=AT),
+    ]
+    for cls in (book.Opened, book.Moved, book.Closed):
+        kind = event_type(cls)
+        kind.encoder = kind.encoder if compiled else kind.python_encoder
+    with Producer(
+        broker.address,
+        registry.url,
+        application="test",
+        events=(book.Opened, book.Moved, book.Closed),
+        state_dir=tmp_path / "state",
+    ) as producer:
+        for one in sent:
+            producer.send(one, partition=0)
+        with pytest.raises(EncodeError, match="Moved: cents is 'x'"):
+            producer.send(book.Moved(cents="x", at=AT))
+    with Consumer[dict[str, Any]](
+        topics=[topic], group=topic, bootstrap=broker.address, registry=registry.url
+    ) as plain:
+        found = [next(iter(plain)) for _ in sent]
+    assert [(each.key, each.schema_id) for each in found] == [
+        (key, number) for key in (b"5", b"1", b"1", b"7")
+    ]
+    assert {each.timestamp for each in found} == {int(AT.timestamp() * 1000)}
+    app = Consumers(group="entries", bootstrap=broker.address, registry=registry.url)
+    seen: list[Any] = []
+    for cls in (book.Opened, book.Moved, book.Closed):
+        app.on(cls)(lambda message: seen.append(message.event))
+    run_until(app, lambda: len(seen) == len(sent))
+    assert seen == sent
+
+
+def test_the_bytes_of_a_union_are_those_of_fastavro(tmp_path: Path) -> None:
+    union = [record(f"E{number}", "n") | {"headworks": {"topic": "t"}} for number in range(130)]
+    package = build(tmp_path, {"t.avsc": json.dumps(union)})
+    (module,) = package.values()
+    for number in (0, 63, 64, 129):
+        made = getattr(module, f"E{number}")(n=number)
+        kind = event_type(made)
+        whole = encoded(union, (f"E{number}", {"n": number}))
+        assert prefix(1) + kind.encode(made) == whole
+        for encoder in (kind.encoder, kind.python_encoder):
+            assert encoder.message(prefix(1) + kind.branch, made)[0] == whole
+        assert from_json(type(made), to_json(made)) == made
+
+
+def version(*more: Any, topic: str = "ledger") -> str:
+    fields = [{"name": "n", "type": "long"}, *more]
+    made = {"type": "record", "name": "Line", "namespace": "books", "fields": fields}
+    return json.dumps(made | {"headworks": {"topic": topic}})
+
+
+def test_each_version_of_a_record_is_read_by_its_own_class(tmp_path: Path) -> None:
+    added = {"name": "note", "type": "string", "default": ""}
+    later = {"name": "place", "type": "string", "default": ""}
+    first, second = version(), version(added)
+    one, two = (build(tmp_path, {"l.avsc": text})["books"] for text in (first, second))
+    for kinds in ((one, two), (two, one)):
+        found = []
+        for text, datum in (
+            (first, {"n": 1}),
+            (second, {"n": 2, "note": "x"}),
+            (version(added, later), {"n": 3, "note": "y", "place": "z"}),
+        ):
+            types = [event_type(each.Line) for each in kinds]
+            decoder = Decoder(Registry(json.loads(text)), "ledger", *types)  # type: ignore[arg-type]
+            found.append(decoder.decode(encoded(json.loads(text), datum))[0])
+        assert found[:2] == [one.Line(n=1), two.Line(n=2, note="x")]
+        assert type(found[2]) is kinds[0].Line  # no class has its schema: the first reads it
+
+
+def test_a_class_of_the_name_comes_before_an_alias(tmp_path: Path) -> None:
+    renamed = member("Returned", "back", aliases=["Refunded"])
+    old = build(tmp_path, {"a.avsc": json.dumps(renamed)})["bank"]
+    new = build(tmp_path, {"a.avsc": json.dumps(REFUNDED)})["bank"]
+    kinds = event_type(old.Returned), event_type(new.Refunded)
+    decoder = Decoder(Registry(REFUNDED), "payments", *kinds)  # type: ignore[arg-type]
+    assert decoder.decode(encoded(REFUNDED, {"back": 3}))[0] == new.Refunded(back=3)
+
+
+def test_classes_of_one_name_have_their_own_handlers(
+    tmp_path: Path, broker: Service, registry: Service
+) -> None:
+    """Two versions of one topic, and the same record on another topic."""
+    added = {"name": "note", "type": "string", "default": ""}
+    texts = version(), version(added), version(topic="archive")
+    one, two, other = (build(tmp_path, {"l.avsc": text})["books"].Line for text in texts)
+    for text, topic in zip(texts, ("ledger", "ledger", "archive"), strict=True):
+        RegistryClient(registry.url).register(f"{topic}-value", text)
+    sent = [one(n=1), two(n=2, note="x"), other(n=3), one(n=4)]
+    with Producer(
+        broker.address,
+        registry.url,
+        application="test",
+        events=(one, two, other),
+        state_dir=tmp_path / "state",
+    ) as producer:
+        for each in sent:
+            producer.send(each, partition=0)
+    app = Consumers(group="lines", bootstrap=broker.address, registry=registry.url)
+    seen: dict[type, list[Any]] = {one: [], two: [], other: []}
+
+    def keep(cls: type) -> None:
+        @app.on(cls)
+        def handle(message: Message[Any]) -> None:
+            seen[cls].append(message.event)
+
+    for cls in seen:
+        keep(cls)
+    run_until(app, lambda: sum(map(len, seen.values())) == len(sent))
+    assert seen == {one: [sent[0], sent[3]], two: [sent[1]], other: [sent[2]]}
 
 
 def test_each_class_of_a_topic_has_its_handler(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from headworks.errors import SchemaError, UsageError
 from producer_sdk._generator import generate, stale, write
+from producer_sdk._generator.package import events
 from tests.command_line import run_command
 
 pytestmark = pytest.mark.unit
@@ -110,9 +112,30 @@ def test_one_type_defined_in_two_ways_names_both_files(tmp_path: Path) -> None:
         generate([tmp_path])
 
 
+def test_two_unions_of_one_topic_name_both_files(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        record = f'{{"type": "record", "name": "{name}", "headworks": {{"topic": "t"}}'
+        (tmp_path / f"{name}.avsc").write_text(f'[{record}, "fields": []}}]')
+    with pytest.raises(UsageError, match=r"one.*two\.avsc both hold the events of topic 't'"):
+        generate([tmp_path])
+
+
+def test_the_lock_has_a_union_once(tmp_path: Path) -> None:
+    union = (GOLDEN / "schemas" / "union_at_the_top.avsc").read_text()
+    (tmp_path / "all.avsc").write_text(union)
+    (tmp_path / "alone.avsc").write_text(json.dumps(json.loads(union)[1]))
+    assert [subject for subject, _, _ in events([tmp_path])] == ["accounts-value"]
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        ('["null", {"type": "record", "name": "A", "fields": []}]', "has records only"),
+        (
+            '[{"type": "record", "name": "A", "fields": []},'
+            ' {"type": "record", "name": "B", "fields": []}]',
+            "these name a, b",
+        ),
         ('{"type": "record", "name": "A", "fields": [{"name": "b", "type": "B"}]}', "'B' is not"),
         ('{"type": "array", "items": "int"}', "must define a record"),
         ('{"type": "record", "name": "A"', "not JSON"),

@@ -61,3 +61,25 @@ def test_what_does_not_fit_is_named_in_a_line(
     with pytest.raises(UsageError) as error:
         trip.__headworks__.encode(trip(value))
     assert error.value.message == f"the event does not fit the schema of trips: {why}"
+
+
+def test_an_event_of_a_union_is_named_or_fits_one_branch() -> None:
+    def branch(name: str, **more: Any) -> dict[str, Any]:
+        fields = [{"name": "n", "type": "int"}, {"name": "why", "type": "string", **more}]
+        governed = {"topic": "t", "key": ["n"]}
+        return {"type": "record", "name": name, "fields": fields, "headworks": governed}
+
+    kind = event_class("t", json.dumps([branch("a.One"), branch("a.Two", default="")]))
+    encode, key = kind.__headworks__.encode, kind.__headworks__.key
+    assert encode(kind({"n": 1})) == encode(kind({"a.Two": {"n": 1}})) == bytes([2, 2, 0])
+    named = kind({"a.One": {"n": 1, "why": "x"}})
+    assert encode(named) == bytes([0, 2, 2]) + b"x"
+    assert key is not None
+    assert key(named) == b"1"
+    for plain, why in (
+        ({"n": 1, "why": "x"}, r'it is a a.One or a.Two: write \{"a.One": \{...\}\}'),
+        ({"m": 1}, "whether it is a a.One or a.Two"),
+        ({"a.One": {"n": 1}}, "a.One.why is missing"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            encode(kind(plain))

@@ -25,7 +25,8 @@ from {package}.web import Visit
 
 def make():
     state = pathlib.Path({state!r})
-    return Producer({bootstrap!r}, {registry!r}, application="w", state_dir=state, audit_every=60)
+    return Producer({bootstrap!r}, {registry!r}, application="w", state_dir=state, audit_every=60,
+                    registry_timeout=60)
 
 def work(number):
     global producer

@@ -81,7 +81,8 @@ def send(start, end):
 if {before} == 0:
     {harm}()
 producer = Producer(
-    {bootstrap!r}, {registry!r}, application="hurt", state_dir=folder, audit_every={every}
+    {bootstrap!r}, {registry!r}, application="hurt", state_dir=folder, audit_every={every},
+    registry_timeout=60,
 )
 send(0, {before})
 if {before}:

@@ -47,7 +47,8 @@ def send(number):
     global producer
     if producer is None:
         producer = Producer({bootstrap!r}, {registry!r}, application="w",
-                            state_dir=pathlib.Path({state!r}), audit_every=60)
+                            state_dir=pathlib.Path({state!r}), audit_every=60,
+                            registry_timeout=60)
     at = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
     for _ in range({each}):
         assert producer.send(Visit(user=str(number), at=at, seconds=5))
