@@ -43,6 +43,7 @@ from consumer_sdk._topic_decoders import TopicDecoders
 from consumer_sdk._zookeeper_group import ZooKeeperMember, ZooKeeperStream
 from headworks._audit_counting.outcomes import CONSUMED
 from headworks._choice import choice
+from headworks._in_thread import in_thread
 from headworks._kafka.bootstrap import BootstrapServers
 from headworks._settings import resolve
 from headworks._wire import FramingError
@@ -204,14 +205,12 @@ class Consumer(LastMessage[T]):
         deadline = time.monotonic() + timeout
         while found is None:
             if self._audit_tier is not None and not self._audit_tier.is_ready:
-                await asyncio.to_thread(self._audit_tier.look_up)
+                await in_thread(self._audit_tier.look_up)
             turn = min(max(0.0, deadline - time.monotonic()), POLL_SECONDS)
-            polling = asyncio.ensure_future(asyncio.to_thread(self.poll, turn))
             try:
-                found = await asyncio.shield(polling)
+                found = await in_thread(self.poll, turn)
             except asyncio.CancelledError:
-                await asyncio.wait([polling])
-                if polling.exception() is None and self._last is not None:
+                if self._last is not None:
                     self._membership.put_back(self._last)  # the application did not get it
                     self._last = None
                 raise

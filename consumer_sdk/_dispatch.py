@@ -33,6 +33,7 @@ from consumer_sdk._message import Message, Partition
 from consumer_sdk._outcomes import Ending
 from consumer_sdk._retry import Handler
 from consumer_sdk._retrying_consumer import PutOff
+from headworks._in_thread import in_thread
 
 _WINDOW_FOR_EACH_CALL = 1000  # messages of a partition that may end before one that takes long
 _ROOM_SECONDS = 0.2  # how long other partitions wait for room with one, before that is paused
@@ -103,7 +104,7 @@ class Dispatch:
             stack.push_async_callback(_wait_for_all, workers.values())
             while self._goes_on:
                 if (place := self._held.next_to_go_on()) is not None:
-                    await asyncio.to_thread(self._held.go_on, place)
+                    await in_thread(self._held.go_on, place)
                 message = await self._source.next_async(self._patience())
                 if message is not None:
                     handler = self._handlers[type(message.event)]
@@ -113,7 +114,7 @@ class Dispatch:
                     elif self._must_wait(handler, message) and not (
                         self._may_wait(handler, message) and await workers[handler].wait(message)
                     ):
-                        await asyncio.to_thread(self._held.hold, handler, message)
+                        await in_thread(self._held.hold, handler, message)
                     else:
                         workers[handler].add(self._hand_over(handler, message))
                 for batch in self._due():
@@ -122,7 +123,7 @@ class Dispatch:
                 await self.handle_async(batch)
             for tasks in workers.values():
                 while not await tasks.wait_until_empty(POLL_SECONDS):
-                    await asyncio.to_thread(self._consumer._stay)
+                    await in_thread(self._consumer._stay)
         self._raise()
 
     @property
@@ -149,7 +150,7 @@ class Dispatch:
                 endings = await self._attempts.handle_async(*_call_of(ours))
                 if any(each.writes for each in endings):
                     async with self._writing:
-                        await asyncio.to_thread(self._end, ours, endings)
+                        await in_thread(self._end, ours, endings)
                 else:
                     self._end(ours, endings)
         except StoppedError:

@@ -35,6 +35,7 @@ from consumer_sdk._retry import BatchLimits, Handler, Retries, handler_of
 from consumer_sdk._retrying_consumer import PutOff, RetryingConsumer
 from consumer_sdk._tracing import traced
 from headworks._choice import choice
+from headworks._in_thread import in_thread
 from headworks.codec import event_type
 from headworks.errors import UsageError
 
@@ -137,7 +138,7 @@ class Consumers:
         At the end, the current message is handled first. An error of a handler is raised then.
         """
         with suppress(StoppedError):
-            async with await asyncio.to_thread(self._open, None) as consumer:
+            async with await self._open_async() as consumer:
                 working = asyncio.create_task(self._work_async(consumer))
                 working.add_done_callback(_log_error)
                 try:
@@ -186,6 +187,16 @@ class Consumers:
         if self._stopping.is_set():  # while the consumer was made: `stop` did not know it
             self._consumer.stop()
         return self._consumer
+
+    async def _open_async(self) -> Consumer[Any]:
+        """Return the opened consumer; a task that is cancelled meanwhile closes it."""
+        try:
+            return await in_thread(self._open, None)
+        except asyncio.CancelledError:
+            if self._consumer is not None:
+                await self._consumer.aclose()
+                self._consumer = None
+            raise
 
     def _catch_signals(self) -> dict[int, Any]:
         """Stop on SIGTERM and SIGINT, if this is the main thread; return the earlier handlers."""
@@ -245,7 +256,7 @@ class Consumers:
             else:
                 (ending,) = await self._attempts.handle_async(handler, [message])
             if ending is not HANDLED:
-                await asyncio.to_thread(consumer._end_last, ending)
+                await in_thread(consumer._end_last, ending)
 
 
 def _log_error(working: asyncio.Task[None]) -> None:

@@ -6,13 +6,13 @@ on the event loop.
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
 from typing import Generic, Self, TypeVar
 
 from consumer_sdk._message import Message
+from headworks._in_thread import in_thread
 
 T = TypeVar("T")
 POLL_SECONDS = 0.5
@@ -51,7 +51,7 @@ class MessageLoop(ABC, Generic[T]):
 
     async def acommit(self) -> None:
         """Do what `commit` does, but let the event loop run meanwhile."""
-        await asyncio.to_thread(self.commit)
+        await in_thread(self.commit)
 
     def __enter__(self) -> Self:
         return self
@@ -63,7 +63,7 @@ class MessageLoop(ABC, Generic[T]):
 
     async def aclose(self, timeout: float = CLOSE_SECONDS) -> None:
         """Do what `close` does, but let the event loop run meanwhile."""
-        await asyncio.to_thread(self.close, timeout)
+        await in_thread(self.close, timeout)
 
     async def __aenter__(self) -> Self:
         return self

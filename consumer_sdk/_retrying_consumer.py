@@ -6,7 +6,6 @@ is not processed meanwhile, so a member that stops leaves it to the next one.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -16,6 +15,7 @@ from consumer_sdk._loop import POLL_SECONDS
 from consumer_sdk._message import Message, Partition
 from consumer_sdk._options import ConsumerOptions
 from consumer_sdk._retry_later import count_of, due_of
+from headworks._in_thread import in_thread
 from headworks._kafka.retry_topics import retry_topic
 from headworks.codec import event_type
 
@@ -78,11 +78,11 @@ class PutOff:
     async def next_async(self, timeout: float) -> Message[Any] | None:
         """Do what `next` does, but let the event loop run meanwhile."""
         if self._due:
-            await asyncio.to_thread(self._resume_due)
+            await in_thread(self._resume_due)
         message = await self._consumer.apoll(timeout)
         if message is None or message.topic not in self._sources:
             return message
-        return message if await asyncio.to_thread(self._is_due, message) else None
+        return message if await in_thread(self._is_due, message) else None
 
     def _is_due(self, message: Message[Any]) -> bool:
         """Return whether a message may be handled now; pause its partition if not."""

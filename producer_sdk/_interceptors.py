@@ -12,6 +12,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from producer_sdk._transport import OnDelivery
 
 _log = logging.getLogger("headworks.producer")
 
@@ -67,3 +70,22 @@ class Interceptors:
                 one.on_delivery(event, delivery)
             except Exception:
                 _log.exception("%r failed when an event was delivered", one)
+
+    def reporter(self, event: object, topic: str, report: OnDelivery | None) -> OnDelivery:
+        """Return the callback for the delivery of an event; it calls `report` first."""
+
+        def delivered(error: Any, message: Any) -> None:
+            if report is not None:
+                report(error, message)
+            failed = error is not None
+            self.on_delivery(
+                event,
+                Delivery(
+                    topic,
+                    -1 if failed else message.partition(),
+                    -1 if failed else message.offset(),
+                    error.str() if failed else None,
+                ),
+            )
+
+        return delivered

@@ -24,13 +24,15 @@ from typing import Any, NamedTuple, Self
 
 from headworks._audit_counting.schema_use import counted_as
 from headworks._choice import choice
+from headworks._in_thread import in_thread
 from headworks._kafka.bootstrap import BootstrapServers
 from headworks._settings import resolve
 from headworks._wire import prefix
 from headworks.codec import Event, event_type
 from headworks.codec._encoders import EncodedMessage
-from headworks.errors import HeadworksError, UsageError
+from headworks.errors import UsageError
 from headworks.registry_client._schema_ids import EventSchemaIds
+from producer_sdk._acknowledgement import Acknowledgement, AsyncAcknowledgement
 from producer_sdk._context import (
     Headers,
     check_headers,
@@ -41,11 +43,13 @@ from producer_sdk._context import (
     key_of,
     tracing,
 )
-from producer_sdk._interceptors import Delivery, Interceptor, Interceptors
+from producer_sdk._interceptors import Interceptor, Interceptors
 from producer_sdk._outgoing_message import OutgoingMessage
 from producer_sdk._process_end import close_with_worker, open_producers
 from producer_sdk._totals import NO_EVENTS, OnLoss, ProducerTotals
 from producer_sdk._transport import OnDelivery, Transport, TransportConfig
+
+_TURN_SECONDS = 0.5  # how long a thread of an event loop may work before it looks for a cancel
 
 
 class WhenFull(StrEnum):
@@ -58,10 +62,6 @@ class WhenFull(StrEnum):
     DROP_NEW = "drop-new"
     BLOCK = "block"
     SPILL = "spill"
-
-
-class DeliveryError(HeadworksError):
-    """`send_and_wait` did not get the acknowledgement of the broker."""
 
 
 class _Prepared(NamedTuple):
@@ -175,13 +175,11 @@ class Producer:
         headers: Headers | None = None,
         partition: int | None = None,
     ) -> bool:
-        """Do what `send` does, but let the event loop run while the queue is full."""
-        if event.__class__ not in self._prepared:
-            await asyncio.to_thread(self._prepare, event.__class__)
-        deadline = time.monotonic() + self._wait_ms / 1000
-        while len(self._start().client) >= self._queue_messages and time.monotonic() < deadline:
-            await asyncio.sleep(0.005)
-        return self._enqueue(event, key, headers, None, 0, partition)
+        """Do what `send` does, but let the event loop run while the queue is full.
+
+        A task that is cancelled meanwhile has sent nothing.
+        """
+        return await self._asend(event, key, headers, None, partition)
 
     def send_and_wait(
         self,
@@ -197,21 +195,9 @@ class Producer:
         Raises DeliveryError if it is not acknowledged within `timeout` seconds. The event may still
         be delivered later.
         """
-        done = threading.Event()
-        outcome: list[tuple[Any, Any]] = []
-
-        def report(error: Any, message: Any) -> None:
-            outcome.append((error, message))
-            done.set()
-
-        if not self._enqueue(event, key, headers, report, self._wait_ms, partition):
-            raise DeliveryError("the event was dropped: the queue is full", fix="try again later")
-        if not done.wait(timeout):
-            raise DeliveryError(f"the broker did not acknowledge the event within {timeout} s")
-        error, message = outcome[0]
-        if error is not None:
-            raise DeliveryError(f"the event was not delivered: {error.str()}")
-        return message.partition(), message.offset()
+        waiting = Acknowledgement()
+        queued = self._enqueue(event, key, headers, waiting.report, self._wait_ms, partition)
+        return waiting.wait(timeout, queued=queued)
 
     async def asend_and_wait(
         self,
@@ -223,8 +209,9 @@ class Producer:
         partition: int | None = None,
     ) -> tuple[int, int]:
         """Do what `send_and_wait` does, but let the event loop run meanwhile."""
-        given: dict[str, Any] = {"key": key, "headers": headers, "partition": partition}
-        return await asyncio.to_thread(self.send_and_wait, event, timeout, **given)
+        waiting = AsyncAcknowledgement()
+        queued = await self._asend(event, key, headers, waiting.report, partition)
+        return await waiting.wait(timeout, queued=queued)
 
     def delete(self, cls: type[Event], key: bytes | str, *, headers: Headers | None = None) -> bool:
         """Queue a tombstone: a message of `cls`'s topic with this key and no value.
@@ -243,8 +230,16 @@ class Producer:
         return self._start().flush(timeout)
 
     async def aflush(self, timeout: float) -> int:
-        """Do what `flush` does, but let the event loop run meanwhile."""
-        return await asyncio.to_thread(self.flush, timeout)
+        """Do what `flush` does, but let the event loop run meanwhile.
+
+        A task that is cancelled ends within half a second.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            turn = min(max(0.0, deadline - time.monotonic()), _TURN_SECONDS)
+            left = await in_thread(self.flush, turn)
+            if not left or time.monotonic() >= deadline:
+                return left
 
     def counts(self) -> dict[str, int]:
         """Return the counts that are not published to the audit yet, by outcome."""
@@ -275,8 +270,8 @@ class Producer:
         return left
 
     async def aclose(self) -> int:
-        """Do what `close` does, but let the event loop run meanwhile."""
-        return await asyncio.to_thread(self.close)
+        """Do what `close` does, but let the event loop run meanwhile; also if it is cancelled."""
+        return await in_thread(self.close)
 
     def __enter__(self) -> Self:
         return self
@@ -289,6 +284,21 @@ class Producer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+    async def _asend(
+        self,
+        event: Event,
+        key: bytes | None,
+        headers: Headers | None,
+        on_delivery: OnDelivery | None,
+        partition: int | None,
+    ) -> bool:
+        if event.__class__ not in self._prepared:
+            await in_thread(self._prepare, event.__class__)
+        deadline = time.monotonic() + self._wait_ms / 1000
+        while len(self._start().client) >= self._queue_messages and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
+        return self._enqueue(event, key, headers, on_delivery, 0, partition)
 
     def _enqueue(
         self,
@@ -327,7 +337,7 @@ class Producer:
             one = OutgoingMessage(topic, value, key, timestamp, carried, partition)
             return transport.enqueue_reported(one, on_delivery, wait_ms, counted, spillable=False)
         one = OutgoingMessage(topic, value, key, timestamp, carried, partition)
-        callback = _delivery_callback(hooks, event, topic, on_delivery)
+        callback = hooks.reporter(event, topic, on_delivery)
         # A message that somebody waits for, or of a given partition, is never spilled.
         free = on_delivery is None and partition is None
         taken = transport.enqueue_reported(one, callback, wait_ms, counted, spillable=free)
@@ -373,26 +383,6 @@ def _client_properties(
         # With a spill nothing times out: the broker may be away as long as the disk has room.
         **({"message.timeout.ms": 0} if spills else {}),
     }
-
-
-def _delivery_callback(
-    hooks: Interceptors, event: object, topic: str, report: OnDelivery | None
-) -> OnDelivery:
-    def delivered(error: Any, message: Any) -> None:
-        if report is not None:
-            report(error, message)
-        failed = error is not None
-        hooks.on_delivery(
-            event,
-            Delivery(
-                topic,
-                -1 if failed else message.partition(),
-                -1 if failed else message.offset(),
-                error.str() if failed else None,
-            ),
-        )
-
-    return delivered
 
 
 def _default_state_dir() -> Path:

@@ -10,9 +10,11 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from consumer_sdk import Consumer, Message, OnPoison
+from consumer_sdk import Consumer, Message, OnPoison, _handlers
 from consumer_sdk._audit_tier import AuditTier
 from consumer_sdk._poison import DeadLetterWriter
+from consumer_sdk._retrying_consumer import RetryingConsumer
+from consumer_sdk.testing import ReplayingConsumer
 from headworks._audit_counting.schema_use import UNREGISTERED
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
@@ -143,3 +145,58 @@ def test_iteration_in_a_loop_waits_in_threads(
 
     assert asyncio.run(read()) == list(range(20))
     assert threading.current_thread() not in waits["ask"]
+
+
+def test_a_cancelled_commit_has_ended() -> None:
+    began, may = threading.Event(), threading.Event()
+
+    class Slow(ReplayingConsumer[Any]):
+        def commit(self) -> None:
+            began.set()
+            may.wait(60)
+            super().commit()
+
+    async def cancel() -> None:
+        consumer = Slow([])
+        committing = asyncio.create_task(consumer.acommit())
+        await asyncio.to_thread(began.wait, 60)
+        committing.cancel()
+        asyncio.get_running_loop().call_later(0.05, may.set)
+        with pytest.raises(asyncio.CancelledError):
+            await committing
+        assert consumer.commits == 1  # and no thread commits later
+
+    asyncio.run(cancel())
+
+
+def test_a_lifespan_that_is_cancelled_while_it_opens_closes_what_it_opened(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may = threading.Event(), threading.Event()
+    opened: list[RetryingConsumer] = []
+
+    class Slow(RetryingConsumer):
+        def __init__(self, *given: Any) -> None:
+            began.set()
+            may.wait(60)
+            super().__init__(*given)
+            opened.append(self)
+
+    monkeypatch.setattr(_handlers, "RetryingConsumer", Slow)
+    app = app_of(site)
+    app.on(site.one.Visit)(lambda _message: None)
+
+    async def live() -> None:
+        async with app.lifespan():
+            raise AssertionError("it was cancelled before")
+
+    async def cancel() -> None:
+        living = asyncio.create_task(live())
+        await asyncio.to_thread(began.wait, 60)
+        living.cancel()
+        asyncio.get_running_loop().call_later(0.05, may.set)
+        with pytest.raises(asyncio.CancelledError):
+            await living
+
+    asyncio.run(cancel())
+    assert [consumer._closed for consumer in opened] == [True]
