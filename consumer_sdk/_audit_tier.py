@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -51,10 +50,12 @@ class AuditTier:
     ) -> None:
         folder = Path(state_dir or default_state_dir())
         self._ids = EventSchemaIds(registry, folder)
-        topics = Counter(event_type(cls).topic for cls in events)
-        self._several = {topic for topic, count in topics.items() if count > 1}
-        kinds = {cls: event_type(cls).topic for cls in events}
-        self._classes = {t: cls for cls, t in kinds.items() if t not in self._several}
+        schemas: dict[str, dict[str, type]] = {}  # a class of each schema, by topic
+        for cls in events:
+            kind = event_type(cls)
+            schemas.setdefault(kind.topic, {}).setdefault(kind.fingerprint, cls)
+        self._several = {topic for topic, found in schemas.items() if len(found) > 1}
+        self._classes = {t: next(iter(f.values())) for t, f in schemas.items() if len(f) == 1}
         self._readers: dict[str, int] = {}  # the reader's schema id by topic
         self.is_ready = False  # whether the registry was asked for all of them once
         self._lookup_due = 0.0  # when it is asked for those that are unknown, in monotonic seconds
@@ -109,7 +110,7 @@ class AuditTier:
     def _reader(self, topic: str) -> int | None:
         """Return the id of the schema that the group reads a topic with; None for dicts.
 
-        If several classes read a topic, the count of a message does not tell which one did.
+        If classes of several schemas read a topic, the count of a message does not tell which did.
         """
         if topic in self._several:
             return UNREGISTERED

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -125,7 +126,8 @@ class EventSchemaIds:
         known = self._remembered()
         if known.get(key) == schema_id:
             return
-        new = self._path.with_suffix(f".{os.getpid()}.tmp")
+        # Other processes and threads may write at once, each to a file of its own.
+        new = self._path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             new.write_text(json.dumps({**known, key: schema_id}, indent=1))

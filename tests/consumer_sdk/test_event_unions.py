@@ -13,6 +13,8 @@ import fastavro
 import pytest
 
 from consumer_sdk import Consumer, Consumers, DecodeError, Decoder, Message, OnPoison
+from consumer_sdk._audit_tier import AuditTier
+from headworks._audit_counting.schema_use import UNREGISTERED
 from headworks._server.child_process import Service
 from headworks._wire import prefix
 from headworks.codec import EncodeError, event_type, from_json, to_json
@@ -203,6 +205,25 @@ def test_the_bytes_of_a_union_are_those_of_fastavro(tmp_path: Path) -> None:
         for encoder in (kind.encoder, kind.python_encoder):
             assert encoder.message(prefix(1) + kind.branch, made)[0] == whole
         assert from_json(type(made), to_json(made)) == made
+
+
+def test_the_classes_of_a_union_read_with_one_schema(
+    tmp_path: Path, broker: Service, registry: Service
+) -> None:
+    """Several classes tell the audit the group's schema; those of several schemas do not."""
+    union = json.dumps([record(name, "n") | {"headworks": {"topic": "one"}} for name in "AB"])
+    number = RegistryClient(registry.url).register("one-value", union).id
+    texts = {"u.avsc": union, "p.avsc": json.dumps(PAID), "r.avsc": json.dumps(REFUNDED)}
+    modules = build(tmp_path, texts)
+    of_union, bank = modules["default"], modules["bank"]
+    events = [of_union.A, of_union.B, bank.Paid, bank.Refunded]
+    client = {"bootstrap.servers": broker.address}
+    tier = AuditTier(client, registry.url, "g", "a", tmp_path / "state", events, every=3600)
+    try:
+        tier.look_up()
+        assert (tier._reader("one"), tier._reader("payments")) == (number, UNREGISTERED)
+    finally:
+        tier.close()
 
 
 def version(*more: Any, topic: str = "ledger") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from headworks._server import child_process
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
 from headworks.registry_client import RegistryClient
+from headworks.registry_client._schema_ids import EventSchemaIds
 from headworks.registry_client._schema_lock import read_lock
 from producer_sdk import Producer
 from tests.command_line import run_command
@@ -57,6 +59,25 @@ def test_a_lock_is_written_checked_and_used(
     assert stale.returncode == 1
     assert "schemas.lock" in stale.stderr
     assert "--lock" in stale.stderr
+
+
+def test_threads_cache_ids_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    start = threading.Barrier(4)
+
+    def remember(thread: int) -> None:
+        ids = EventSchemaIds("http://nowhere", tmp_path)
+        start.wait(60)
+        for number in range(100):
+            ids._remember(f"{thread} {number}", number)
+
+    threads = [threading.Thread(target=remember, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert caplog.text == ""
+    assert json.loads((tmp_path / "schema-ids.json").read_text())
+    assert [path.name for path in tmp_path.iterdir()] == ["schema-ids.json"]
 
 
 def test_a_new_machine_starts_with_the_lock_while_the_registry_is_away(
