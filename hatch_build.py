@@ -29,7 +29,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).resolve().parent
-SOURCES = tuple(Path(f"headworks/_native/{name}.c") for name in ("_decoder", "_encoder", "_tally"))
+_NAMES = ("_decoder", "_encoder", "_messages", "_tally")
+SOURCES = tuple(Path(f"headworks/_native/{name}.c") for name in _NAMES)
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]

@@ -99,21 +99,19 @@ class BrokerMembership:
         if processed is not None:
             self.processed(processed)
         self.calls += 1
+        turn, messages = self._turn, self._fetched.messages
         # Every message takes this path, so the lock is called without a keyword.
-        if not self._turn.acquire(False):
+        if not turn.acquire(False):
             return None
         try:
-            messages = self._fetched.messages
             if not messages or self._is_left or self._application.calls:
                 return None
-            found = messages.popleft()
-            if found.error() is not None:
-                messages.appendleft(found)
+            if messages[0].error() is not None:
                 return None
-            self._handed_out.current = found
+            found = self._handed_out.current = messages.popleft()
             return found
         finally:
-            self._turn.release()
+            turn.release()
 
     def next(self, timeout: float) -> confluent_kafka.Message | None:
         """See `Membership`."""

@@ -229,13 +229,14 @@ class Consumer(LastMessage[T]):
         raw = self._membership.exchange(last)
         if raw is None:
             return None
-        found: Message[T] | None = None
         try:
-            found = self._decoders.known_message(raw)
-        finally:
-            if found is None:
-                self._membership.put_back(raw)  # `poll` returns to it, and may wait
-        if found is not None:
+            found: Message[T] | None = self._decoders.known_message(raw)
+        except BaseException:
+            self._membership.put_back(raw)
+            raise
+        if found is None:
+            self._membership.put_back(raw)  # `poll` returns to it, and may wait
+        else:
             self._last = raw
         return found
 

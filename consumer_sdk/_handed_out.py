@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from consumer_sdk._in_flight import HANDED_BACK_SECONDS, InFlight, epoch_of
 from consumer_sdk._message import Partition
+from headworks._native import messages
 
 _HANDED_BACK_PAUSE_SECONDS = 0.005
 
@@ -64,9 +65,8 @@ class HandedOut:
         """Store the offset of the last message that was processed in each partition."""
         places: dict[Partition, TopicPartition] = {}
         done = [self._processed.popleft() for _ in range(len(self._processed))]
-        last = {(message.topic(), message.partition()): message for message in done}
-        for message in last.values():
-            partition = Partition(message.topic() or "", message.partition() or 0)
+        for (topic, number), message in last_of_each(done).items():
+            partition = Partition(topic or "", number or 0)
             place = (message.offset() or 0) + 1, epoch_of(message)
             places[partition] = _place(partition, *place)
         while self._finished:  # they are behind those above
@@ -114,6 +114,16 @@ class HandedOut:
                 self.current = None
         if self._in_flight is not None:
             self._in_flight.release(gone, max(0.0, deadline - time.monotonic()))
+
+
+def _last_of_each(
+    raws: list[confluent_kafka.Message],
+) -> dict[tuple[str | None, int | None], confluent_kafka.Message]:
+    """Return the last message by topic and partition."""
+    return {(raw.topic(), raw.partition()): raw for raw in raws}
+
+
+last_of_each = _last_of_each if messages is None else messages.last_of_each
 
 
 def _place(partition: Partition, offset: int, leader_epoch: int) -> TopicPartition:

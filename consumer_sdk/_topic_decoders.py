@@ -6,7 +6,7 @@ message without a value, a tombstone, is a `Deleted` if the application reads th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -14,6 +14,7 @@ import confluent_kafka
 
 from consumer_sdk._decode import BAD_DATA, DecodeError, Decoder, Known
 from consumer_sdk._message import Deleted, Message, new_message
+from headworks._native import messages
 from headworks._wire import HEADER_SIZE
 from headworks.codec import EventType, event_type
 from headworks.registry_client import RegistryClient
@@ -55,12 +56,28 @@ class TopicDecoders:
         # The schemas of each topic's decoder that need no question to the registry.
         self._known: dict[str | None, dict[bytes, Known]] = {}
         self.topics = list(kinds)
+        self.known_message = self._reader()
 
     def copy(self) -> TopicDecoders:
         """Return decoders for another thread."""
         other = copy(self)
         other._decoders, other._known = dict(self._decoders), dict(self._known)
+        other.known_message = other._reader()
         return other
+
+    def _reader(self) -> Callable[[confluent_kafka.Message], Message[Any] | None]:
+        """Return what does the work of `message` if it need not ask the registry.
+
+        It returns None if it would have to, and for a bad message.
+        """
+        if messages is None:
+            return self._known_message
+        try:
+            return messages.MessageReader(
+                confluent_kafka.Message, Message, self._known, self._known_message
+            ).read
+        except TypeError:  # another release of the client
+            return self._known_message
 
     def message(self, raw: confluent_kafka.Message) -> Message[Any]:
         """Return a message with its event; DecodeError or FramingError if it has none."""
@@ -87,10 +104,10 @@ class TopicDecoders:
             version,
         )
 
-    def known_message(self, raw: confluent_kafka.Message) -> Message[Any] | None:
+    def _known_message(self, raw: confluent_kafka.Message) -> Message[Any] | None:
         """Return what `message` does if it need not ask the registry, and the message is good.
 
-        Every message takes this path, so it is `message` without its calls.
+        It is `message` without its calls. Compiled, it defines what `_messages.c` does.
         """
         topic, value, headers = raw.topic(), raw.value(), raw.headers()
         if value is None:

@@ -25,7 +25,9 @@ from tests.tools import needs
 pytestmark = pytest.mark.e2e
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
-SOURCES = {f"headworks/_native/_{name}": name for name in ("decoder", "encoder", "tally")}
+SOURCES = {
+    f"headworks/_native/_{name}": name for name in ("decoder", "encoder", "messages", "tally")
+}
 
 
 @pytest.fixture(scope="module")

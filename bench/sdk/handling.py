@@ -1,4 +1,4 @@
-"""Typed events handled, beside FastStream, aiokafka, and Confluent's deserializer.
+"""Typed events handled, beside FastStream, aiokafka, and Confluent's deserializers.
 
 Every side reads the same topic from its beginning, makes a typed object of each event, and calls a
 function with it. Measured is the CPU time of the process, its threads included, because brokers and
@@ -22,6 +22,7 @@ from typing import Any
 import confluent_kafka
 import fastavro
 from aiokafka import AIOKafkaConsumer
+from confluent_kafka import DeserializingConsumer
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -39,6 +40,8 @@ HANDLED = "headworks, handler"
 HANDLED_ASYNC = "headworks, async handler"
 AIOKAFKA = "aiokafka + fastavro"
 CONFLUENT = "confluent-kafka, AvroDeserializer"
+DESERIALIZING = "confluent-kafka, DeserializingConsumer"
+FLOOR = "confluent-kafka, bytes that nobody reads"  # librdkafka alone
 FASTSTREAM = "FastStream"
 _UNIT = "events/s of CPU"
 
@@ -100,6 +103,8 @@ def _handle_events(
         HANDLED: lambda counted: _handle(measured, ours, counted),
         HANDLED_ASYNC: lambda counted: _handle_async(measured, ours, counted),
         CONFLUENT: lambda counted: _confluent(measured, broker, registry, topic, counted),
+        DESERIALIZING: lambda counted: _deserializing(measured, broker, registry, topic, counted),
+        FLOOR: lambda counted: _fetch_alone(broker, topic, counted),
         AIOKAFKA: lambda counted: asyncio.run(_aiokafka(measured, broker, topic, counted)),
     }
     if faststream:
@@ -119,13 +124,18 @@ def _handle_events(
 
 
 def handling_bars(bench: Bench) -> None:
-    """Hold our handlers to three times the rate of each peer, and to 3 us over iteration."""
+    """Hold our iteration and our handlers to their rates beside each peer."""
+    iterated = bench.median(WHAT, ITERATED)
+    bench.bar("typed events iterated", at_least=500_000, got=iterated, unit=_UNIT)
+    for peer in (CONFLUENT, DESERIALIZING):
+        got = bench.ratio(WHAT, ITERATED, peer)
+        bench.bar(f"typed events iterated, {peer}", at_least=4, got=got, unit="x")
     for peer in (f"{FASTSTREAM}, kafka", f"{FASTSTREAM}, confluent", AIOKAFKA, CONFLUENT):
         bench.bar(f"{WHAT}, {peer}", at_least=3, got=bench.ratio(WHAT, HANDLED, peer), unit="x")
     for peer in (f"{FASTSTREAM}, kafka", f"{FASTSTREAM}, confluent", AIOKAFKA):
         got = bench.ratio(WHAT, HANDLED_ASYNC, peer)
         bench.bar(f"{WHAT} by an async handler, {peer}", at_least=3, got=got, unit="x")
-    iterated, handled = bench.median(WHAT, ITERATED), bench.median(WHAT, HANDLED)
+    handled = bench.median(WHAT, HANDLED)
     over = None if not iterated or not handled else 1e6 / handled - 1e6 / iterated
     bench.bar("a handler over iteration", at_most=3, got=over, unit="us")
 
@@ -179,15 +189,50 @@ def _handle_async(measured: Measured, ours: dict[str, Any], counted: _Counted) -
     app.run()
 
 
+def _config(broker: str) -> dict[str, Any]:
+    return {"bootstrap.servers": broker, "group.id": _group(), "auto.offset.reset": "earliest"}
+
+
+def _deserializer(measured: Measured, registry: str) -> AvroDeserializer:
+    client = SchemaRegistryClient({"url": registry})
+    made: AvroDeserializer = AvroDeserializer(
+        client, from_dict=lambda plain, _: measured.typed(plain)
+    )
+    return made
+
+
+def _deserializing(
+    measured: Measured, broker: str, registry: str, topic: str, counted: _Counted
+) -> None:
+    deserializer = _deserializer(measured, registry)
+    consumer = DeserializingConsumer({**_config(broker), "value.deserializer": deserializer})
+    consumer.subscribe([topic])
+    try:
+        while True:
+            message = consumer.poll(1.0)
+            if message is not None and message.value() is not None and counted():
+                return
+    finally:
+        consumer.close()
+
+
+def _fetch_alone(broker: str, topic: str, counted: _Counted) -> None:
+    consumer = confluent_kafka.Consumer(_config(broker))
+    consumer.subscribe([topic])
+    try:
+        while True:
+            for _ in consumer.consume(500, 1.0):
+                if counted():
+                    return
+    finally:
+        consumer.close()
+
+
 def _confluent(
     measured: Measured, broker: str, registry: str, topic: str, counted: _Counted
 ) -> None:
-    decode = AvroDeserializer(
-        SchemaRegistryClient({"url": registry}), from_dict=lambda plain, _: measured.typed(plain)
-    )
-    consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": broker, "group.id": _group(), "auto.offset.reset": "earliest"}
-    )
+    decode = _deserializer(measured, registry)
+    consumer = confluent_kafka.Consumer(_config(broker))
     consumer.subscribe([topic])
     context = SerializationContext(topic, MessageField.VALUE)
     try:
