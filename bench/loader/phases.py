@@ -6,6 +6,7 @@ done before the clock starts, and told apart as `start`.
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import sys
@@ -38,8 +39,10 @@ def main(text: str) -> None:
     ways: dict[str, Callable[[], Measure]] = {
         "compiled": lambda: _ours(given, ranges, folder, compiled=True),
         "generated": lambda: _ours(given, ranges, folder, compiled=False),
-        "fastavro": lambda: _fastavro(given, ranges, folder),
+        "fastavro": lambda: _by_hand(given, ranges, folder, _fastavro),
+        "pyruhvro": lambda: _by_hand(given, ranges, folder, _pyruhvro),
     }
+    sys.path += given.get("path", ())
     sys.stdout.write(json.dumps(ways[given["way"]]()))
 
 
@@ -66,13 +69,38 @@ def _ours(given: Measure, ranges: Sequence[FetchRange], folder: Path, *, compile
     return _result(rows, size, wall, cpu, {**manifest.seconds, "start": start})
 
 
-def _fastavro(given: Measure, ranges: Sequence[FetchRange], folder: Path) -> Measure:
-    """Load the way one would write oneself: a consumer, fastavro, Arrow, Parquet."""
+def _fastavro(text: str) -> Callable[[list[bytes]], Any]:
+    """Return what makes a table of data with fastavro."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
     from fastavro import parse_schema, schemaless_reader
 
-    schema = parse_schema(json.loads(given["schema"]))
+    schema = parse_schema(json.loads(text))
+
+    def decode(values: list[bytes]) -> Any:
+        events: list[Any] = [schemaless_reader(io.BytesIO(v), schema, schema) for v in values]
+        return pa.Table.from_pylist(events)
+
+    return decode
+
+
+def _pyruhvro(text: str) -> Callable[[list[bytes]], Any]:
+    """Return what makes a table of data with pyruhvro, in one thread."""
+    import pyarrow as pa
+
+    pyruhvro = importlib.import_module("pyruhvro")
+    return lambda values: pa.Table.from_batches([pyruhvro.deserialize_array(values, text)])
+
+
+def _by_hand(
+    given: Measure,
+    ranges: Sequence[FetchRange],
+    folder: Path,
+    decoder: Callable[[str], Callable[[list[bytes]], Any]],
+) -> Measure:
+    """Load the way one would write oneself: a consumer, a library for Avro, Arrow, Parquet."""
+    import pyarrow.parquet as pq
+
+    decode = decoder(given["schema"])
     fetcher: Fetcher = KafkaFetcher(client_properties(given["bootstrap"]))
     folder.mkdir(parents=True, exist_ok=True)
     seconds = dict.fromkeys(("fetch", "decode", "write"), 0.0)
@@ -81,8 +109,7 @@ def _fastavro(given: Measure, ranges: Sequence[FetchRange], folder: Path) -> Mea
     last = wall
     for n, values in enumerate(_batches(fetcher, ranges)):
         seconds["fetch"] += (now := time.perf_counter()) - last
-        events: list[Any] = [schemaless_reader(io.BytesIO(v), schema, schema) for v in values]
-        table = pa.Table.from_pylist(events)
+        table = decode(values)
         seconds["decode"] += (last := time.perf_counter()) - now
         path = folder / f"{n}.parquet"
         pq.write_table(table, path, compression="zstd")
