@@ -73,6 +73,7 @@ class WarehouseOptions(BrokerOptions):
             metastore_uri=resolve_optional("metastore", self.metastore),
             iceberg=resolve_optional("iceberg", self.iceberg),
             recursive_types=resolve("recursive_types"),
+            masked_database=resolve_optional("masked_database"),
             policy=policy or Policy(),
             audit_store=existing_store_url(None, self.data_dir),
         )

@@ -28,14 +28,23 @@ class WarehouseConfig:
     policy: Policy = field(default_factory=Policy)  # topics, partitions, and limits
     iceberg: str | None = None  # URL of an Iceberg catalog that commits are published to
     recursive_types: str = "refuse"  # one of RECURSIVE_TYPES: refused, or JSON text from there on
+    masked_database: str | None = None  # the Hive database of masked views; None: there are none
     audit_store: str | None = None  # URL of the audit's store; None: no completeness marks
     long_queries: bool = False  # the session serves queries: it starts slower and scans faster
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[A-Za-z0-9_]+", self.database):
+        named = {"--database (or the setting `database`)": self.database}
+        named["the setting `masked_database`"] = self.masked_database or "default_masked"
+        for setting, name in named.items():
+            if not re.fullmatch(r"[A-Za-z0-9_]+", name):
+                raise UsageError(
+                    f"Hive has no database {name!r}: names are of letters, digits and _",
+                    fix=f"give {setting} such a name",
+                )
+        if self.masked_database in (self.database, self.files_database):
             raise UsageError(
-                f"Hive has no database {self.database!r}: names are of letters, digits and _",
-                fix="give --database (or the setting `database`) such a name",
+                f"masked views cannot be in database {self.masked_database}: it has the others",
+                fix="give the setting `masked_database` a name of its own",
             )
         if self.recursive_types not in RECURSIVE_TYPES:
             raise UsageError(

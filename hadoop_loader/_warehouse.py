@@ -299,7 +299,8 @@ class Warehouse:
         config.metastore.mkdir(parents=True, exist_ok=True)
         client = client_properties(config.bootstrap)
         registry = RegistryClient(config.registry)
-        catalog = HiveCatalog(self._spark, config.files_database, config.database)
+        databases = config.files_database, config.database, config.masked_database
+        catalog = HiveCatalog(self._spark, *databases)
         catalog.prepare(config.metastore)
         log = CommitLog(config.root / _STATE_FOLDER, self._lock.record_folder)
         snapshots = None if config.iceberg is None else self._publisher(config.iceberg, log)

@@ -76,6 +76,11 @@ SETTINGS: Mapping[str, Setting] = {
             "refuse",
             "topics whose schema contains itself: refuse, or json (text from there on)",
         ),
+        Setting(
+            "masked_database",
+            None,
+            "Hive database for views without sensitive values; unset: there are none",
+        ),
         Setting("spark_master", "local[2,3]", "where Spark runs: local[N], spark://HOST:PORT, ..."),
         Setting("hive", None, "address of a running HiveServer2, HOST:PORT"),
         Setting("username", None, "user for the broker and the registry"),

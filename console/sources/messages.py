@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Raw
 
-from headworks._console.masking import MASK, Paths, masked, sensitive_paths
+from headworks._console.masking import MASK, masked
 from headworks._console.sources.printable import hex_lines, printable, raw_value, text_of
 from headworks._console.sources.shown_message import MessageSlice, ShownMessage, SkippedBatch
 from headworks._console.sources.topics import broker_unreachable
@@ -33,7 +33,15 @@ from headworks._kafka.damaged_batch import DamagedBatch, damaged_batch, offset_a
 from headworks._wire import FramingError, unframe
 from headworks.errors import HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
-from headworks.schema import Record, Schema, governance_of, key_subject_of, parse, subject_of
+from headworks.schema import (
+    Record,
+    Schema,
+    governance_of,
+    key_subject_of,
+    parse,
+    subject_of,
+)
+from headworks.schema._sensitive import Paths, sensitive_paths
 
 if TYPE_CHECKING:
     from consumer_sdk._decode import Decoder

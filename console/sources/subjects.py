@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headworks._console.masking import sensitive_paths
 from headworks._console.sources.field_paths import dotted_paths
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient, SubjectVersion
-from headworks.schema import Record, governance_of, parse, subject_of, topic_of
+from headworks.schema import (
+    Record,
+    governance_of,
+    parse,
+    subject_of,
+    topic_of,
+)
+from headworks.schema._sensitive import sensitive_paths
 
 _OF_ALL_CONTEXTS = ":*:"
 _MAX_PATHS = 500  # of a schema that the search finds

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headworks._ci.verdict import DownstreamConsumer
-from headworks._console.masking import sensitive_paths
 from headworks._console.sources.field_paths import dotted_paths, walk_fields
 from headworks._console.sources.subjects import SubjectsSnapshot
 from headworks._console.views.paging import ListQuery, list_page
@@ -29,6 +28,7 @@ from headworks.schema import (
     topic_of,
 )
 from headworks.schema._difference import Difference, differences
+from headworks.schema._sensitive import sensitive_paths
 
 _MAX_FIELDS = 2_000
 _MAX_VERSIONS = 200

@@ -47,6 +47,21 @@ class Catalog(Protocol):
         """Create or replace a view."""
         ...
 
+    def masked_view(self, name: str) -> str | None:
+        """Return what defined a masked view, "" if there is none, or None if none is wanted."""
+        ...
+
+    def put_masked_view(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        query: str,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        """Create or replace a masked view; its property MASKED_BY says what defined it."""
+        ...
+
     def add_days(self, name: str, days: Iterable[str]) -> None:
         """Add the partitions of these days that the table lacks."""
         ...
@@ -64,7 +79,7 @@ class Catalog(Protocol):
         ...
 
     def drop_view(self, name: str) -> None:
-        """Drop a view, if it exists."""
+        """Drop a view and its masked view, if they exist."""
         ...
 
     def set_properties(self, name: str, properties: dict[str, str]) -> None:
@@ -73,4 +88,8 @@ class Catalog(Protocol):
 
     def source_of(self, name: str) -> str:
         """Return the name of a table over files in SQL."""
+        ...
+
+    def view_of(self, name: str) -> str:
+        """Return the name of a view in SQL."""
         ...

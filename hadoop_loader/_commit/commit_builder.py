@@ -168,11 +168,16 @@ class CommitBuilder:
         state = self.tables[topic]
         self.tables[topic] = replace(state, files=state.files + files)
 
-    def settle(self, topic: str) -> None:
-        """Forget the earlier schemas of a topic's table: all of its rows are in the latest one."""
+    def settle(self, topic: str, sensitive: list[list[str]]) -> None:
+        """Forget the earlier schemas of a topic's table: all of its rows are in the latest one.
+
+        `sensitive`: the sensitive paths of all of them.
+        """
         state = self.tables[topic]
         if len(state.projections) > 1:
-            self.tables[topic] = replace(state, projections=state.projections[-1:])
+            self.tables[topic] = replace(
+                state, projections=state.projections[-1:], sensitive=sensitive
+            )
             self.settled_tables.append(state.files_table)
 
     def drop_layout(self, table: str) -> None:

@@ -90,6 +90,8 @@ class TableState:
     earlier_lives: int = field(default=0, metadata=_ADDED)  # how often the topic was made again
     # Rows and quarantined messages that erasure and retention removed; the audit still counts them.
     removed: int = field(default=0, metadata=_ADDED)
+    # Sensitive paths of schemas that `projections` no longer has.
+    sensitive: list[list[str]] = field(default_factory=list, metadata=_ADDED)
     # The statistics in the metastore: the commit that set them, rows, and estimated bytes.
     statistics: list[int] = field(default_factory=list, metadata=_ADDED)
 

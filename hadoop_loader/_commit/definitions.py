@@ -13,6 +13,14 @@ from hadoop_loader._decode.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABL
 from hadoop_loader._storage.filesystem import AnyPath
 from hadoop_loader._tables.columns import FILE_COLUMNS, StructField, quoted
 from hadoop_loader._tables.old_rows import file_columns
+from hadoop_loader._tables.sensitive import (
+    MASKED_BY,
+    commented,
+    known_paths,
+    masked_query,
+    sensitive_columns,
+    sensitive_property,
+)
 from hadoop_loader._tables.views import view_columns, view_query
 from headworks.schema import Record, Schema, governance_of
 
@@ -20,7 +28,9 @@ from headworks.schema import Record, Schema, governance_of
 def define_table(state: TableState, log: CommitLog, root: AnyPath, catalog: Catalog) -> None:
     """Define a topic's table over files, with all columns that its files have."""
     history = projections_of(state, log)
-    columns = (*file_columns(history), *FILE_COLUMNS)
+    paths = known_paths(history, state.sensitive)
+    marks = sensitive_columns(history, paths)
+    columns = (*commented(file_columns(history), marks), *FILE_COLUMNS)
     location = root / state.files_table
     location.mkdir(exist_ok=True)
     catalog.put_table(
@@ -28,20 +38,49 @@ def define_table(state: TableState, log: CommitLog, root: AnyPath, catalog: Cata
         columns,
         location,
         _schema_doc(history[-1].schema),
-        _properties(state, history[-1].schema) | _statistics(state),
+        _properties(state, history[-1].schema) | sensitive_property(marks) | _statistics(state),
     )
 
 
 def define_view(state: TableState, log: CommitLog, catalog: Catalog) -> None:
-    """Define a topic's view."""
+    """Define a topic's view, and its masked view if there is to be one."""
     history = projections_of(state, log)
     source = catalog.source_of(state.files_table)
+    paths = known_paths(history, state.sensitive)
+    marks = sensitive_columns(history, paths)
     catalog.put_view(
         state.table,
-        view_columns(history),
+        commented(view_columns(history), marks),
         view_query(source, history),
         _schema_doc(history[-1].schema),
-        _properties(state, history[-1].schema),
+        _properties(state, history[-1].schema) | sensitive_property(marks),
+    )
+    define_masked_view(state, log, catalog)
+
+
+def lacks_masked_view(state: TableState, catalog: Catalog) -> bool:
+    """Return whether a topic lacks its masked view, or has one of earlier columns."""
+    return catalog.masked_view(state.table) not in (None, _defined_by(state))
+
+
+def define_masked_view(state: TableState, log: CommitLog, catalog: Catalog) -> None:
+    """Define a topic's masked view over its view, if the setting wants one that is not there."""
+    if not lacks_masked_view(state, catalog):
+        return
+    history = projections_of(state, log)
+    paths = known_paths(history, state.sensitive)
+    marks = sensitive_columns(history, paths)
+    columns = commented(view_columns(history), marks)
+    catalog.put_masked_view(
+        state.table,
+        columns,
+        masked_query(
+            catalog.view_of(state.table), [c.name for c in columns], history[-1].schema, paths
+        ),
+        _schema_doc(history[-1].schema),
+        _properties(state, history[-1].schema)
+        | sensitive_property(marks)
+        | {MASKED_BY: _defined_by(state)},
     )
 
 
@@ -86,6 +125,10 @@ def _properties(state: TableState, schema: Schema) -> dict[str, str]:
         "headworks.schema.id": str(schema_id),
         "headworks.schema.sha256": str(key),
     }
+
+
+def _defined_by(state: TableState) -> str:
+    return f"commit {state.projections[-1][0]}"
 
 
 def _schema_doc(schema: Schema) -> str | None:

@@ -27,10 +27,12 @@ from hadoop_loader._commit.catalog import Catalog
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import Commit, CommitFile, TableState
 from hadoop_loader._commit.definitions import (
+    define_masked_view,
     define_quarantine,
     define_statistics,
     define_table,
     define_view,
+    lacks_masked_view,
 )
 from hadoop_loader._commit.table_failures import TableFailures
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
@@ -115,6 +117,15 @@ class RollForward:
             if self._restore_table(table, states.get(table), commit):
                 restored.add(table)
         self.log.set_tables_to_restore(missing - restored)
+
+    def mask(self, commit: Commit) -> None:
+        """Define the masked views that are missing, or older than the table's columns."""
+        lacking = [s for s in commit.tables.values() if lacks_masked_view(s, self.catalog)]
+        held = {one.table for one in self.log.held.entries()} if lacking else set()
+        for state in lacking:
+            if state.files_table not in held:
+                define = partial(define_masked_view, state, self.log, self.catalog)
+                self.failures.attempt(state.files_table, define)
 
     def _restore_table(self, table: str, state: TableState | None, commit: Commit) -> bool:
         """Define a table again with its view and partitions; return whether that is done."""

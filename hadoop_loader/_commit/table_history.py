@@ -6,6 +6,7 @@ from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import TableState
 from hadoop_loader._tables.field_ids import NO_FIELD_IDS, FieldIds, field_ids
 from hadoop_loader._tables.old_rows import SchemaProjection
+from hadoop_loader._tables.sensitive import known_paths
 from hadoop_loader._tasks.latest_rows import TableHistory
 from headworks.schema import parse
 
@@ -16,6 +17,11 @@ def projections_of(state: TableState, log: CommitLog) -> list[SchemaProjection]:
         SchemaProjection(int(load), int(version), parse(log.schemas.get(key), strict=False))
         for load, version, _, key in state.projections
     ]
+
+
+def sensitive_of(state: TableState, log: CommitLog) -> list[list[str]]:
+    """Return the sensitive paths of all schemas that a table has had."""
+    return [[*path] for path in sorted(known_paths(projections_of(state, log), state.sensitive))]
 
 
 def table_history(

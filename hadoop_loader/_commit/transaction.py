@@ -144,6 +144,7 @@ class Transaction:
             if not applied:
                 with self.phase("recover"):
                     self._apply(last, retry=True)
+            self._roll_forward.mask(last)
             if context.log.held.entries():
                 with self.phase("recover"), self._redefined_after_failure(self.held):
                     self._roll_forward.apply_held(last)

@@ -11,6 +11,7 @@ Rules:
   knows the flat schema only.
 - A datum is copied byte by byte up to these places. The text is as the message was written: later
   versions of the schema do not change it.
+- If anything in the schema is sensitive, so is all text.
 - In the text, records and maps are objects, bytes are base64, a number is the one that was
   written, and NaN and the infinities are strings.
 - Hostile data cost no more than elsewhere: see `primitives`.
@@ -32,9 +33,18 @@ from headworks._decoding.generated_decoder import DATUM_ERRORS
 from headworks._decoding.primitives import BadDatumError, Skipper, skipper
 from headworks._wire import HEADER_SIZE
 from headworks.errors import SchemaError
-from headworks.schema import Array, MapType, Primitive, Record, Schema, Union, parse
+from headworks.schema import (
+    Array,
+    MapType,
+    Primitive,
+    Record,
+    Schema,
+    Union,
+    parse,
+)
 from headworks.schema._model import PRIMITIVES
 from headworks.schema._parse import decode
+from headworks.schema._sensitive import sensitive_paths
 
 _MAX_CACHED_SCHEMAS = 10_000
 _Copy = Callable[[bytes, int, bytearray], int]  # appends the flat form; returns the position after
@@ -47,10 +57,10 @@ def flat_schema(text: str) -> str | None:
     There is none if a union would hold text twice, or if the text is no Avro schema.
     """
     try:
-        parse(text, strict=False)
+        marked = sensitive_paths(parse(text, strict=False))
     except (SchemaError, RecursionError):
         return None  # the code that needs the schema refuses it by name
-    flattened = _Flattened()
+    flattened = _Flattened(sensitive=bool(marked))
     flat = json.dumps(flattened.type(decode(text), ""))
     if not flattened.cuts:
         return None
@@ -128,8 +138,9 @@ class FlatDatums:
 class _Flattened:
     """The flat form of a schema's JSON; `cuts` counts the places that became text."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, sensitive: bool) -> None:
         self.cuts = 0
+        self._cut: Any = {"type": "string", "sensitive": True} if sensitive else "string"
         self._open: set[str] = set()  # full names of the records around
 
     def type(self, value: Any, namespace: str) -> Any:
@@ -149,7 +160,7 @@ class _Flattened:
     def _name(self, name: str, namespace: str, value: Any) -> Any:
         if name not in PRIMITIVES and _full_name(name, namespace) in self._open:
             self.cuts += 1
-            return "string"
+            return self._cut
         return value
 
     def _record(self, value: dict[str, Any], namespace: str) -> dict[str, Any]:
@@ -165,7 +176,7 @@ class _Flattened:
         first, before = (
             (one[0] if isinstance(one, list) and one else one) for one in (flat, value["type"])
         )
-        if "default" in value and first == "string" and first != before:
+        if "default" in value and first in ("string", self._cut) and first != before:
             found["default"] = json.dumps(value["default"])
         return found
 

@@ -259,7 +259,8 @@ class SnapshotPublisher:
             defaults = {"_topic_life": 1} if with_defaults else {}
             return fixed_schema(QUARANTINE_COLUMNS, "_timestamp", defaults)
         history, ids = projections_of(source.state, self.log), field_ids_of(source.state, self.log)
-        return table_schema(history, ids, declared, with_defaults=with_defaults)
+        paths = source.state.sensitive
+        return table_schema(history, ids, declared, sensitive=paths, with_defaults=with_defaults)
 
     def _all_files(self, commit: Commit, table: str) -> list[PublishedFile]:
         """Return all files of a table by listing its partitions."""

@@ -15,7 +15,7 @@ Rules:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -56,6 +56,7 @@ from hadoop_loader._tables.old_values import (
     StoredValue,
     StructValue,
 )
+from hadoop_loader._tables.sensitive import commented, known_paths, sensitive_columns
 from headworks.errors import UsageError
 from headworks.schema import Record, governance_of
 
@@ -91,11 +92,13 @@ def table_schema(
     ids: FieldIds,
     declared: Mapping[int, Any],
     *,
+    sensitive: Iterable[Sequence[str]] = (),
     with_defaults: bool = True,
 ) -> TableSchema:
     """Return the schema of an Iceberg table; `ids` are the ids in its files.
 
     `declared`: the published defaults by field id, as JSON; None if a field has none.
+    `sensitive`: the sensitive paths of schemas that the history no longer has.
     `with_defaults`: the table's format (3) has defaults. Raises NeedsRewriteError if Iceberg would
     show old rows otherwise than the view.
     """
@@ -119,6 +122,7 @@ def table_schema(
     names = _names([c.name for c in latest.columns])
     writer = _Writer(ids, defaults)
     columns = [c for c in latest.columns if c.name != "_written"]
+    columns = [*commented(columns, sensitive_columns(history, known_paths(history, sensitive)))]
     real = {latest.numbers[path]: ids.paths[path] for path in latest.types}
     time = _event_time(history[-1], latest)
     return TableSchema(

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from hadoop_loader._commit.commit_builder import CommitBuilder
 from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._commit.report import CompactionReport, SkippedTopic, report_of
-from hadoop_loader._commit.table_history import projections_of, table_history
+from hadoop_loader._commit.table_history import projections_of, sensitive_of, table_history
 from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
 from hadoop_loader._decode.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
 from hadoop_loader._storage.filesystem import AnyPath, file_size
@@ -120,7 +120,7 @@ class Compaction:
             for topic, state in builder.last.tables.items() if builder.last else ():
                 table = state.files_table
                 if table in {*settled} - held - {r.table for r in unread} and state.field_ids:
-                    builder.settle(topic)
+                    builder.settle(topic, sensitive_of(state, self._context.log))
         problems = [_problem(builder, r) for r in unread]
         if not done and not builder.settled_tables:
             skipped = self._transaction.skipped_topics(builder.last)

@@ -24,7 +24,12 @@ import pyarrow.parquet as pq
 from hadoop_loader._commit.commit_builder import CommitBuilder
 from hadoop_loader._commit.commit_record import Commit, TableState
 from hadoop_loader._commit.report import LoadReport, report_of
-from hadoop_loader._commit.table_history import field_ids_after, projections_of, table_history
+from hadoop_loader._commit.table_history import (
+    field_ids_after,
+    projections_of,
+    sensitive_of,
+    table_history,
+)
 from hadoop_loader._commit.topic_plans import check_metastore_limits, require_versions
 from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
 from hadoop_loader._storage.filesystem import (
@@ -130,6 +135,7 @@ class Rebuild:
             state,
             source=new,
             projections=[[builder.number, latest.version, latest.schema_id, key]],
+            sensitive=sensitive_of(state, self._context.log),
             files=len(builder.files),
             field_ids=self._context.log.field_ids.put(ids.text),
         )

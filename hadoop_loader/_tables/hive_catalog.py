@@ -30,6 +30,7 @@ from hadoop_loader._tables.columns import (
     ddl,
     quoted,
 )
+from hadoop_loader._tables.sensitive import MASKED_BY
 from headworks.errors import UsageError
 
 _DAYS_PER_STATEMENT = 400
@@ -40,22 +41,29 @@ _TYPES_REFUSED = "types incompatible"  # Hive's words
 
 
 class HiveCatalog:
-    """Tables over files in `files_database`, views for users in `database`."""
+    """Tables over files in `files_database`, views for users in `database`.
 
-    def __init__(self, spark: Any, files_database: str, database: str) -> None:
+    `masked_database`: where the masked views are; None: there are none.
+    """
+
+    def __init__(
+        self, spark: Any, files_database: str, database: str, masked_database: str | None = None
+    ) -> None:
         self._spark = spark  # the session that runs every statement
         self._files = files_database  # database of the tables over files
         self._views = database  # database of the views
         # Names of the tables over files, read once: no other process can change an embedded
         # metastore while this one has it open.
         self._known: set[str] | None = None
+        self._masked = masked_database
+        self._masked_by: dict[str, str] | None = None  # by masked view, read once
 
     def prepare(self, state: Path) -> None:
         """Create the databases, and run the self-test once for each Spark version.
 
         `state` is a folder that lives as long as the metastore; it remembers the self-test.
         """
-        for name in (self._files, self._views):
+        for name in filter(None, (self._files, self._views, self._masked)):
             self._sql(f"CREATE DATABASE IF NOT EXISTS {quoted(name)}")
         passed = state / f"self-test-{self._spark.version}.passed"
         if not passed.exists():
@@ -120,13 +128,59 @@ class HiveCatalog:
 
         `query` names its columns as `columns` do.
         """
-        view = f"{quoted(self._views)}.{quoted(name)}"
+        self._put_view(self._views, name, columns, query, comment, properties)
+
+    def masked_view(self, name: str) -> str | None:
+        """Return what defined a masked view, "" if there is none, or None if none is wanted."""
+        if self._masked is None:
+            return None
+        if self._masked_by is None:
+            self._masked_by = self._properties_of_views(self._masked, MASKED_BY)
+        return self._masked_by.get(name, "")
+
+    def put_masked_view(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        query: str,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        """Create a masked view, or replace it as `put_view` does."""
+        assert self._masked is not None
+        self._put_view(self._masked, name, columns, query, comment, properties)
+        if self._masked_by is not None:
+            self._masked_by[name] = properties[MASKED_BY]
+
+    def _properties_of_views(self, database: str, key: str) -> dict[str, str]:
+        """Return a property of all views of a database that have it, by name."""
+        rows = self._sql(f"SHOW VIEWS IN {quoted(database)}").collect()
+        jvm, catalog = self._spark._jvm, self._external_catalog()
+        names = jvm.PythonUtils.toSeq([row["viewName"] for row in rows])
+        found = catalog.getTablesByName(database, names)
+        views = (found.apply(i) for i in range(found.size()))
+        values = ((v.identifier().table(), v.properties().get(key)) for v in views)
+        return {name: value.get() for name, value in values if value.isDefined()}
+
+    def _external_catalog(self) -> Any:
+        return self._spark._jsparkSession.sharedState().externalCatalog()
+
+    def _put_view(
+        self,
+        database: str,
+        name: str,
+        columns: Sequence[StructField],
+        query: str,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        view = f"{quoted(database)}.{quoted(name)}"
         if self._spark.catalog.tableExists(view):
             # CREATE OR REPLACE drops the view first: readers would find none for a moment.
             self._sql(f"ALTER VIEW {view} AS {query}")
             table_properties = {**properties, "comment": _short_comment(comment)}
             self._sql(f"ALTER VIEW {view} SET TBLPROPERTIES ({_pairs(table_properties)})")
-            self._alter(self._views, name, columns)
+            self._alter(database, name, columns)
             return
         named = ", ".join(f"{quoted(c.name)}{_comment(c.comment)}" for c in columns)
         clause = f" TBLPROPERTIES ({_pairs(properties)})" if properties else ""
@@ -173,8 +227,12 @@ class HiveCatalog:
             self._sql(f"ALTER TABLE {self.source_of(name)} DROP IF EXISTS {parts}")
 
     def drop_view(self, name: str) -> None:
-        """Drop a view if it exists."""
-        self._sql(f"DROP VIEW IF EXISTS {quoted(self._views)}.{quoted(name)}")
+        """Drop a view and its masked view if they exist."""
+        if self._masked is not None:
+            self._sql(f"DROP VIEW IF EXISTS {quoted(self._masked)}.{quoted(name)}")
+            if self._masked_by is not None:
+                self._masked_by.pop(name, None)
+        self._sql(f"DROP VIEW IF EXISTS {self.view_of(name)}")
 
     def set_properties(self, name: str, properties: dict[str, str]) -> None:
         """Set properties of a table over files."""
@@ -183,6 +241,10 @@ class HiveCatalog:
     def source_of(self, name: str) -> str:
         """Return the name of a table over files as SQL writes it."""
         return f"{quoted(self._files)}.{quoted(name)}"
+
+    def view_of(self, name: str) -> str:
+        """Return the name of a view as SQL writes it."""
+        return f"{quoted(self._views)}.{quoted(name)}"
 
     def _create(
         self,
@@ -198,9 +260,8 @@ class HiveCatalog:
         jvm = self._spark._jvm
         schema = {"type": "struct", "fields": [_spark_column(c) for c in columns]}
         type_ = jvm.org.apache.spark.sql.types.DataType.fromJson(json.dumps(schema))
-        catalog = self._spark._jsparkSession.sharedState().externalCatalog()
         try:
-            catalog.alterTableDataSchema(database, name, type_)
+            self._external_catalog().alterTableDataSchema(database, name, type_)
         except Exception as error:  # Spark's, which quotes the metastore
             if _TYPES_REFUSED not in str(error):
                 raise

@@ -7,6 +7,7 @@
 - `_canonical`: the printed forms and fingerprints, equal to Avro Java's.
 - `_difference`: the changes between two schemas, field by field.
 - `_governance`: what Headworks itself reads from a schema (topic, event time, key).
+- `_sensitive`: the paths of sensitive values.
 """
 
 from headworks.schema._governance import (

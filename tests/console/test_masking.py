@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headworks._console.masking import MASK, masked, sensitive_paths
+from headworks._console.masking import MASK, masked
 from headworks.schema import parse
+from headworks.schema._sensitive import sensitive_paths
 
 pytestmark = pytest.mark.unit
 

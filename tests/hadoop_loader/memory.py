@@ -153,6 +153,12 @@ class MemoryCatalog:
     ) -> None:
         self.views[name] = query
 
+    def masked_view(self, name: str) -> str | None:
+        return None  # there is no masked database
+
+    def put_masked_view(self, *_: object) -> None:
+        raise AssertionError("no masked view is wanted")
+
     def add_days(self, name: str, days: Iterable[str]) -> None:
         for day in days:
             self.days[name].setdefault(day, self.locations[name] / f"datepartition={day}")
@@ -175,6 +181,9 @@ class MemoryCatalog:
         self.properties.setdefault(name, {}).update(properties)
 
     def source_of(self, name: str) -> str:
+        return name
+
+    def view_of(self, name: str) -> str:
         return name
 
 
