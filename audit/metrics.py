@@ -140,6 +140,8 @@ def _worst_topic_metrics(below: Sequence[TierSnapshot]) -> Iterator[Metric]:
     for tier in below:
         for row in tier.worst:
             topics.add_metric([tier.state.tier, row.topic], row.losses)
+        if not tier.time.windows:
+            continue  # no window is due yet: nothing waits for ever
         quantiles = (("0.5", tier.time.p50), ("0.95", tier.time.p95), ("0.99", tier.time.p99))
         for quantile, seconds in quantiles:
             completion.add_metric(

@@ -74,6 +74,7 @@ class MirrorSession:
         self._pending: deque[confluent_kafka.Message] = deque()  # read and not yet sent
         self._sent: dict[tuple[str, int], int] = {}  # next offset by source partition
         self._last_times: dict[str, int] = {}  # timestamp in ms of the last sent message
+        self._lags_at = 0.0  # when the lags are measured next, by the monotonic clock
         self._unacknowledged: Counts = {}  # attempted, pending ones included
         self._sender = TargetSender(
             options,
@@ -103,7 +104,7 @@ class MirrorSession:
             self._close()
 
     def _copy(self) -> None:
-        checkpoint_at = refresh_at = lag_at = 0.0
+        checkpoint_at = refresh_at = 0.0
         while not self._stopping.is_set():
             if time.monotonic() >= refresh_at:
                 self._refresh()
@@ -119,9 +120,7 @@ class MirrorSession:
                 if self._careful_until and self._reader.is_committed(self._careful_until):
                     return
                 checkpoint_at = time.monotonic() + self._options.commit_every
-            if time.monotonic() >= lag_at:
-                self._progress.lags = self._reader.lags(self._last_times)
-                lag_at = time.monotonic() + _LAG_SECONDS
+            self._measure_lags()
         if not self._checkpoint(_STOP_SECONDS):
             _log.warning(
                 "the target %s has not acknowledged everything: it is sent again at the next start",
@@ -184,6 +183,13 @@ class MirrorSession:
         self._sender.poll(seconds)
         self._sender.check()
         self._enqueue(self._reader.keep_alive())
+        self._measure_lags()  # most of all while the target does not answer
+
+    def _measure_lags(self) -> None:
+        """Measure the lags, once a second."""
+        if time.monotonic() >= self._lags_at:
+            self._progress.lags = self._reader.lags(self._last_times)
+            self._lags_at = time.monotonic() + _LAG_SECONDS
 
     def _checkpoint(self, limit: float | None = None) -> bool:
         """Wait until the target has acknowledged all that was sent, then commit it on the source.

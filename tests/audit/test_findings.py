@@ -332,5 +332,12 @@ def test_a_window_that_waits_for_its_load_is_no_delay_yet(store: AuditStore) -> 
         (tier,) = [one for one in take_snapshot(store, now, []).tiers if one.state.tier == "hadoop"]
         return tier.time.p95
 
+    def metrics(now: int) -> str:
+        page = AuditMetrics()
+        page.last = take_snapshot(store, now, [])
+        return generate_latest(page.registry).decode()
+
+    assert "headworks_audit_complete_seconds{" not in metrics(patience)  # no window is due yet
+    assert "headworks_audit_complete_seconds{" in metrics(end + patience)
     assert seconds(end + patience - 1) is not None
     assert seconds(end + patience) is None  # it is due, and nothing of it arrived

@@ -180,7 +180,7 @@ def test_each_side_may_go_and_come_back(tmp_path: Path, mirror: Mirror) -> None:
         produce(source.address, "t", [Sent(0, None, b"%d" % n) for n in range(100)])
         running = mirror(
             "--from", source.address, "--to", target.address, "--topics", "t", "--no-audit",
-            "--buffer-mb", "4",
+            "--buffer-mb", "4", "--metrics", "127.0.0.1:0",
         )  # fmt: skip
         copied(target.address, "t", 0, 100)
         before = psutil.Process(running.process.pid).memory_info().rss
@@ -193,6 +193,9 @@ def test_each_side_may_go_and_come_back(tmp_path: Path, mirror: Mirror) -> None:
         time.sleep(2)
         grown = psutil.Process(running.process.pid).memory_info().rss - before
         assert grown < 40 << 20, grown
+        # An alert needs the lag most of all while the target hangs.
+        lag = re.compile(r"^headworks_mirror_lag_messages\{.*\} ([1-9]\d*)", re.MULTILINE)
+        wait_for(lambda: lag.search(page(running)) is not None, "the lag")
         target.kill()
         target.start()
         copied(target.address, "t", 0, 700)
