@@ -108,7 +108,7 @@ def main() -> None:
     folder = Path(words[0]) if words else DOCS
     with (
         tempfile.TemporaryDirectory(prefix="console-stage-") as home,
-        staged(Path(home), limit=400) as stage,
+        staged(Path(home), limit=400, sampled=every) as stage,
         browsing() as browser,
     ):
         (shoot_everything if every else shoot)(browser, stage.url, folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import sys
 import time
 from collections import Counter
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from types import ModuleType
 from typing import Any
 
@@ -31,6 +33,7 @@ from hadoop_loader._tables.columns import table_name
 from headworks import _bundled_schemas
 from headworks._audit.reconciler import Reconciler
 from headworks._audit.store import AuditStore
+from headworks._audit.store.samples import SampleKind, add_samples
 from headworks._audit_counting import window_of
 from headworks._cli.demo.events import BUILDERS
 from headworks._cli.demo.source import FlightData, Row
@@ -87,8 +90,11 @@ class Stage:
 
 
 @contextmanager
-def staged(folder: Path, *, limit: int) -> Iterator[Stage]:
-    """Everything, running, over `folder`; `limit` rows of each table."""
+def staged(folder: Path, *, limit: int, sampled: bool = False) -> Iterator[Stage]:
+    """Everything, running, over `folder`; `limit` rows of each table.
+
+    `sampled`: the charts have two days of samples, which are made up.
+    """
     with running_stack(folder) as stack:
         _govern(stack, folder)
         _produce(stack, folder, limit)
@@ -97,6 +103,8 @@ def staged(folder: Path, *, limit: int) -> Iterator[Stage]:
         store = AuditStore(f"sqlite:///{folder / 'audit.db'}")
         with Reconciler(stack.broker.address, stack.registry.url, store) as reconciler:
             reconciler.settle()
+        if sampled:
+            _sample(store)
         store.close()
         with running_console(
             folder, broker=stack.broker.address, registry=stack.registry.url
@@ -120,6 +128,26 @@ def guarded_console(
     arguments += ["--audit-store", f"sqlite:///{stage.folder / 'audit.db'}"]
     with child_process.start(arguments) as running:
         yield running.url
+
+
+def _sample(store: AuditStore) -> None:
+    """Add samples of two days: traffic by the hour, a group that keeps up, and one that stopped."""
+    now = int(time.time() * 1000)
+    minutes = [*range(-2_880, -180, 10), *range(-180, 0)]
+    chance, ends = Random(1), dict.fromkeys(TOPICS, 0.0)
+    last = minutes[0]
+    for minute in minutes:
+        traffic = 1.2 - math.cos(2 * math.pi * (minute / 1440 + 0.4))
+        for topic, weight in zip(ends, (1, 2, 4, 30, 80), strict=True):
+            ends[topic] += weight * traffic * (minute - last) * chance.uniform(0.8, 1.2)
+        stopped = max(0, 600 + minute)  # minutes
+        found = {(SampleKind.LOG_END, topic): end for topic, end in ends.items()}
+        lags = {"punctuality-dashboard": chance.uniform(0, 40), "archive-export": 70.0 * stopped}
+        found |= {(SampleKind.GROUP_LAG, group): lag for group, lag in lags.items()}
+        ages = {"punctuality-dashboard": chance.uniform(0, 900), "archive-export": 6e4 * stopped}
+        found |= {(SampleKind.GROUP_AGE, group): age for group, age in ages.items()}
+        add_samples(store, now + 60_000 * minute, found)
+        last = minute
 
 
 def _govern(stack: RunningStack, folder: Path) -> None:
