@@ -123,15 +123,28 @@ def _two_free_ports() -> int:
 
 
 def start_prometheus(
-    place: Path, address: str, targets: Mapping[str, str], seconds: int
+    place: Path,
+    address: str,
+    targets: Mapping[str, str],
+    seconds: int,
+    login: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start Prometheus at an address, over the shipped rules and these servers by name."""
+    """Start Prometheus at an address, over the shipped rules and these servers by name.
+
+    `login`: the user and password that it sends.
+    """
     shutil.copytree(RULES, place / "alerts", dirs_exist_ok=True)
     configs = [{"targets": [at], "labels": {"server": name}} for name, at in targets.items()]
     document = {
         "global": {"scrape_interval": f"{seconds}s", "evaluation_interval": f"{seconds}s"},
         "rule_files": ["alerts/*.yml"],
-        "scrape_configs": [{"job_name": "headworks", "static_configs": configs}],
+        "scrape_configs": [
+            {
+                "job_name": "headworks",
+                "static_configs": configs,
+                **({"basic_auth": dict(login)} if login else {}),
+            }
+        ],
     }
     (place / "prometheus.yml").write_text(yaml.safe_dump(document), encoding="utf-8")
     command = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data"]

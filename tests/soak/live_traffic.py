@@ -30,7 +30,8 @@ _TICK_SECONDS = 0.2
 _AT = {"type": "long", "logicalType": "timestamp-millis"}
 
 
-def _schema(topic: str, name: str, **fields: Any) -> str:
+def topic_schema(topic: str, name: str, **fields: Any) -> str:
+    """Return the schema of a topic, with the time of the event and these fields."""
     typed = [{"name": "at", "type": _AT, "doc": "When it happened."}]
     typed += [{"name": key, "type": kind, "doc": f"The {key}."} for key, kind in fields.items()]
     namespace, _, _ = topic.partition(".")
@@ -48,9 +49,9 @@ def _schema(topic: str, name: str, **fields: Any) -> str:
 
 
 TOPICS = {
-    "shop.orders": _schema("shop.orders", "Order", number="long", customer="string"),
-    "web.pageviews": _schema("web.pageviews", "Pageview", number="long", path="string"),
-    "iot.readings": _schema("iot.readings", "Reading", number="long", celsius="double"),
+    "shop.orders": topic_schema("shop.orders", "Order", number="long", customer="string"),
+    "web.pageviews": topic_schema("web.pageviews", "Pageview", number="long", path="string"),
+    "iot.readings": topic_schema("iot.readings", "Reading", number="long", celsius="double"),
 }
 SCHEMAS = {f"{topic}-value": text for topic, text in TOPICS.items()}
 _REST: dict[str, dict[str, Any]] = {
