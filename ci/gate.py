@@ -326,8 +326,10 @@ def _deleted_subject(
         f"Subject {subject} has no file any more ({path} in {baseline.name}): its producers can "
         "no longer be checked, its consumers and its table stay"
     )
-    fix = "restore the file; if the topic is really gone, set the subject's compatibility to NONE "
-    fix += "in governance.toml"
+    fix = (
+        f'restore the file; if the topic is really gone, write [subjects."{subject}"] and '
+        'compatibility = "NONE" into governance.toml, beside the schemas'
+    )
     kind = CATALOG_RULES["HW302"][0]
     finding = Finding("HW302", kind, message, fix, "", "", "")
     located = LocatedFinding(finding, subject, path, Region(1, 1, 1, 1), (), baseline.name)

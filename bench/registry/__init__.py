@@ -216,9 +216,12 @@ def _measured(
     seconds: float,
 ) -> None:
     usage = Usage(server.process.pid)
-    before = usage.now().cpu
+    before, own = usage.now().cpu, time.process_time()
     load = drive(server.address, asked, connections=connections, seconds=seconds)
-    _record(bench, what, US, load, usage.now().cpu - before)
+    spent, own = usage.now().cpu - before, time.process_time() - own
+    _record(bench, what, US, load, spent)
+    bench.record(f"{what}, processor time of the client", US, 1e6 * own / load.count, "us/request")
+    bench.say(f"server CPU per request: {1e6 * spent / load.count:,.0f} us, {what}")
 
 
 def _checks(bench: Bench, server: child_process.Service, connections: int, seconds: float) -> None:

@@ -76,8 +76,10 @@ class _Printer:
     seen: set[str] = field(default_factory=set)  # types that are printed already
 
     def text(self, schema: Schema) -> str:
+        return self._joined([(schema, "")])
+
+    def _joined(self, stack: list[_Part]) -> str:
         out: list[str] = []
-        stack: list[_Part] = [(schema, "")]
         while stack:
             part = stack.pop()
             if isinstance(part, str):
@@ -89,8 +91,8 @@ class _Printer:
     def _expand(self, node: Schema, space: str) -> list[_Part]:
         if isinstance(node, Primitive):
             if not node.props:
-                return [_quote(node.kind)]
-            return [f'{{"type":{_quote(node.kind)}', *self._props(node), "}"]
+                return [f'"{node.kind}"']
+            return [f'{{"type":"{node.kind}"', *self._props(node), "}"]
         if isinstance(node, Union):
             parts: list[_Part] = ["["]
             for i, branch in enumerate(node.branches):
@@ -134,6 +136,13 @@ class _Printer:
         return [*parts, *self._props(node), *self._aliases(aliases), "}"]
 
     def _field(self, one: Field, space: str) -> list[_Part]:
+        if not one.shared or self.ordered or not self.decoration:
+            return self._parts_of_field(one, space)
+        if one.printed is None:  # it holds no named type, so no namespace changes its text
+            one.printed = self._joined(self._parts_of_field(one, space)[::-1])
+        return [one.printed]
+
+    def _parts_of_field(self, one: Field, space: str) -> list[_Part]:
         parts: list[_Part] = [f'{{"name":{_quote(one.name)},"type":', (one.type, space)]
         if one.doc is not None and self.decoration:
             parts.append(f',"doc":{_quote(one.doc)}')
@@ -164,6 +173,8 @@ class _Printer:
 
 
 def _quote(text: str) -> str:
+    if text.isprintable() and '"' not in text and "\\" not in text:  # the usual case, quickly
+        return f'"{text}"'
     return '"' + _ESCAPED.sub(_escape, text) + '"'
 
 

@@ -133,6 +133,7 @@ class Field:
     pointer: str = ""
     shared: bool = False
     validated: bool = False  # by a strict text
+    printed: str | None = None  # the canonical text of a shared field
 
     @property
     def has_default(self) -> bool:
@@ -176,7 +177,14 @@ def named_types(schema: Schema) -> Iterator[Named]:
                 continue
             seen.add(id(node))
             yield node
-        stack.extend(one for one in reversed(inner_types(node)) if not isinstance(one, Primitive))
+        stack.extend(reversed(_compound_types(node)))
+
+
+def _compound_types(node: Schema) -> list[Schema]:
+    """Return the inner types that may hold a named type."""
+    if isinstance(node, Record):
+        return [f.type for f in node.fields if not (f.shared or isinstance(f.type, Primitive))]
+    return [one for one in inner_types(node) if not isinstance(one, Primitive)]
 
 
 def inner_types(node: Schema) -> tuple[Schema, ...]:

@@ -19,6 +19,7 @@ MAX_SCHEMA_DEPTH = MAX_DEPTH
 # A record in a record takes three levels of JSON; defaults and attributes take the rest.
 _JSON_LEVELS, _JSON_REST = 3, 50
 _MAX_NAME_CHARACTERS = 1000
+_HALF_NAME = _MAX_NAME_CHARACTERS // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +60,18 @@ class SchemaLimits:
         """Return whether a text is within the limits for want of brackets, commas, and letters.
 
         A type inside a type has a bracket around it, and a field has a comma or is the first of a
-        list. A name without escapes stands between two quotation marks.
+        list. A name without escapes stands between two quotation marks, and one that is too long
+        would fill a whole half of its maximum, wherever the text is cut.
         """
         lists = text.count("[")
         return (
             lists + text.count("{") <= self.depth
             and lists + text.count(",") <= self.fields
             and "\\" not in text
-            and max(map(len, text.split('"'))) <= _MAX_NAME_CHARACTERS
+            and all(
+                text.find('"', start, start + _HALF_NAME) >= 0
+                for start in range(0, len(text) - _HALF_NAME, _HALF_NAME)
+            )
         )
 
 

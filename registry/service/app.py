@@ -1,7 +1,8 @@
 """The application: routers, error responses, and the middleware in front of them.
 
 A request passes FastReads (cached reads by id), AccessLog (metrics and log), ProtocolMiddleware
-(paths, web pages, content types, sizes), and then FastAPI: first the guard, then the route.
+(paths, web pages, content types, sizes), and then FastAPI: first the guard, then the route. The
+busiest routes read their parameters themselves (DirectRoute).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _ACCEPTED = (
 _MAX_INT = 2**31 - 1
 
 
-async def _json_object(request: Request) -> JsonObject:
+async def json_object(request: Request) -> JsonObject:
     """Return the body; 415 for another content type, 400 if it is not a JSON object."""
     content_type, _, parameters = request.headers.get("content-type", "").partition(";")
     if content_type and content_type.strip().lower() not in _ACCEPTED:
@@ -83,7 +83,7 @@ async def _json_object(request: Request) -> JsonObject:
     return value
 
 
-Body = Annotated[JsonObject, Depends(_json_object)]
+Body = Annotated[JsonObject, Depends(json_object)]
 
 
 def read_proposal(body: JsonObject, *, validate_rules: bool = True) -> ProposedSchema:

@@ -8,10 +8,11 @@ from headworks._registry.model.definition import JsonObject
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.service.bodies import BODY_OF_SCHEMA, Body, read_proposal
 from headworks._registry.service.dependencies import Dependencies, DependenciesOf
+from headworks._registry.service.direct_route import DirectRoute
 from headworks._registry.service.guard import RequestPermissions, RequestPermissionsOf
 from headworks._registry.service.parameters import Flag, SubjectName, VersionName, answer
 
-router = APIRouter(tags=["compatibility"])
+router = APIRouter(tags=["compatibility"], route_class=DirectRoute)
 _INVALID_SCHEMA_CODE = 42201
 
 

@@ -23,8 +23,9 @@ class Dependencies:
     settings: SubjectSettings
 
 
-async def _dependencies(request: Request) -> Dependencies:
+async def dependencies_of(request: Request) -> Dependencies:
+    """Return the operations of the application that serves a request."""
     return cast(Dependencies, request.app.state.dependencies)
 
 
-DependenciesOf = Annotated[Dependencies, Depends(_dependencies)]
+DependenciesOf = Annotated[Dependencies, Depends(dependencies_of)]

@@ -150,10 +150,9 @@ class RequestPermissions:
             raise refusal(self._permissions, Role.READER, target)
 
 
-async def _request_permissions(
-    request: Request, dependencies: DependenciesOf
-) -> RequestPermissions:
+async def request_permissions(request: Request, dependencies: DependenciesOf) -> RequestPermissions:
+    """Return the permissions of a request; call it after the guard."""
     return RequestPermissions(cast(dict[str, Any], request.scope), dependencies)
 
 
-RequestPermissionsOf = Annotated[RequestPermissions, Depends(_request_permissions)]
+RequestPermissionsOf = Annotated[RequestPermissions, Depends(request_permissions)]

@@ -45,7 +45,8 @@ def _without_nul(name: str) -> str:
     return name
 
 
-async def _subject_name(request: Request, subject: Annotated[str, Path()]) -> str:
+async def subject_name(request: Request, subject: Annotated[str, Path()]) -> str:
+    """Return the decoded subject; one without a context is in the default one if confined."""
     name = decoded(subject)
     if request.scope.get(CONFINED) and not name.startswith((":.", ":*")):
         return f":{DEFAULT_CONTEXT}:{name}"
@@ -86,24 +87,25 @@ async def _schema_id(schema_id: Annotated[str, Path()]) -> int:
     raise refusals.no_schema(f"Schema {decoded(schema_id)}")
 
 
-async def _who(request: Request) -> str:
+async def author(request: Request) -> str:
     """Return the author for the audit log: the authenticated name, and the address."""
     name = request.scope.get("headworks.principal", "anonymous")
     return f"{name}@{request.client.host if request.client else 'unknown'}"
 
 
-def _is_true(value: object) -> bool:
+def is_true(value: object) -> bool:
+    """Return whether a flag is set."""
     return str(value).lower() == "true"
 
 
-Flag = Annotated[bool, BeforeValidator(_is_true)]
+Flag = Annotated[bool, BeforeValidator(is_true)]
 Prefix = Annotated[str, AfterValidator(_without_nul), Query(alias="subjectPrefix")]
-SubjectName = Annotated[str, Depends(_subject_name)]
+SubjectName = Annotated[str, Depends(subject_name)]
 SubjectHint = Annotated[str, Depends(_subject_hint)]
 VersionName = Annotated[int | str, Depends(_version_name)]
 SchemaId = Annotated[int, Depends(_schema_id)]
 Context = Annotated[str, Depends(_context)]
-Author = Annotated[str, Depends(_who)]
+Author = Annotated[str, Depends(author)]
 
 
 async def _version_filter(
@@ -120,7 +122,7 @@ async def _page(
     return max(0, offset), limit
 
 
-async def _response_format(
+async def response_format(
     form: Annotated[
         str, Query(alias="format", description="`resolved` writes references out in the text")
     ] = "",
@@ -136,10 +138,11 @@ async def _response_format(
         Query(alias="findTags", description="tags to list in `schemaTags`; `*` for all"),
     ] = None,
 ) -> ResponseFormat:
+    """Return the form in which a response has its schema."""
     return ResponseFormat(form, references, tuple(tags or ()))
 
 
-ResponseFormatOf = Annotated[ResponseFormat, Depends(_response_format)]
+ResponseFormatOf = Annotated[ResponseFormat, Depends(response_format)]
 VersionFilterOf = Annotated[VersionFilter, Depends(_version_filter)]
 Page = Annotated[tuple[int, int], Depends(_page)]
 

@@ -18,6 +18,7 @@ from headworks._registry.service.bodies import (
     read_retagging,
 )
 from headworks._registry.service.dependencies import DependenciesOf
+from headworks._registry.service.direct_route import DirectRoute
 from headworks._registry.service.guard import RequestPermissionsOf
 from headworks._registry.service.parameters import (
     Author,
@@ -33,7 +34,7 @@ from headworks._registry.service.parameters import (
     read_version_name,
 )
 
-router = APIRouter(tags=["subjects"])
+router = APIRouter(tags=["subjects"], route_class=DirectRoute)
 
 
 @router.get("/subjects")

@@ -13,8 +13,10 @@ from sqlalchemy import Connection, insert, select
 
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.store.tables import audit
+from headworks._server.database import PreparedStatement
 
-_ADD = insert(audit)
+_COLUMNS = ("who", "at_ms", "action", "subject", "version", "schema_id", "detail")
+_ADD = PreparedStatement(insert(audit), _COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ def add_audit_entry(connection: Connection, change: AuditEntry, *, who: str, at_
         "schema_id": change.schema_id,
         "detail": json.dumps(change.detail, ensure_ascii=False),
     }
-    connection.execute(_ADD, values)
+    _ADD.run(connection, values)
 
 
 def changes(

@@ -13,10 +13,13 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, inser
 
 from headworks._registry.model.definition import Definition, JsonObject
 from headworks._registry.store.tables import contexts, references, schemas, versions
+from headworks._server.database import PreparedStatement
 from headworks._subject import Subject
 
-_ADD_SCHEMA, _ADD_VERSION, _ADD_CONTEXT = insert(schemas), insert(versions), insert(contexts)
-_SET_LAST_ID = (
+_ADD_SCHEMA = PreparedStatement(insert(schemas))
+_ADD_VERSION = PreparedStatement(insert(versions))
+_ADD_CONTEXT = PreparedStatement(insert(contexts))
+_SET_LAST_ID = PreparedStatement(
     update(contexts).where(contexts.c.name == bindparam("context")).values(last_id=bindparam("id"))
 )
 
@@ -32,11 +35,11 @@ def add_schema(
 ) -> None:
     """Store new content under an id; `last_id` is the highest one of the context so far."""
     if last_id is None:
-        connection.execute(_ADD_CONTEXT, {"name": context, "last_id": schema_id})
+        _ADD_CONTEXT.run(connection, {"name": context, "last_id": schema_id})
     elif schema_id > last_id:
-        connection.execute(_SET_LAST_ID, {"context": context, "id": schema_id})
-    connection.execute(
-        _ADD_SCHEMA,
+        _SET_LAST_ID.run(connection, {"context": context, "id": schema_id})
+    _ADD_SCHEMA.run(
+        connection,
         {
             "context": context,
             "id": schema_id,
@@ -68,8 +71,8 @@ def add_version(
     connection: Connection, subject: Subject, number: int, schema_id: int, now_ms: int
 ) -> None:
     """Make a stored schema a version of a subject."""
-    connection.execute(
-        _ADD_VERSION,
+    _ADD_VERSION.run(
+        connection,
         {
             "context": subject.context,
             "subject": subject.name,

@@ -7,7 +7,7 @@ soft-deleted versions.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -16,8 +16,6 @@ from typing import Any, cast
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Row,
-    Select,
     and_,
     bindparam,
     case,
@@ -28,45 +26,60 @@ from sqlalchemy import (
 
 from headworks._registry.model.definition import Definition, JsonObject, SchemaReference
 from headworks._registry.store.tables import contexts, references, schemas, versions
+from headworks._server.database import PreparedStatement
 from headworks._subject import Subject
 
 # For more ids than this, reading all references of the context is cheaper than naming the ids.
 _MAX_NAMES_PER_QUERY = 500
 
-# Built once: SQLAlchemy takes longer to build a statement than SQLite to run it.
+# Prepared: SQLAlchemy takes longer to build a statement than SQLite to run it.
 _OF_CONTEXT = versions.c.context == bindparam("context")
 _OF_SUBJECT = and_(_OF_CONTEXT, versions.c.subject == bindparam("subject"))
 _WITH_SCHEMAS = select(
+    versions.c.context,
     versions.c.subject,
     versions.c.version,
     versions.c.deleted,
-    versions.c.created_ms.label("registered_ms"),
-    schemas,
+    versions.c.created_ms,
+    schemas.c.id,
+    schemas.c.text,
+    schemas.c.metadata,
+    schemas.c.rule_set,
+    schemas.c.created_ms,
 ).join_from(
     versions,
     schemas,
     and_(versions.c.context == schemas.c.context, versions.c.schema_id == schemas.c.id),
 )
-_VERSIONS = _WITH_SCHEMAS.where(_OF_SUBJECT)
-_VERSION = _VERSIONS.where(versions.c.version == bindparam("number"))
-_LATEST = (
-    _VERSIONS.where(versions.c.deleted.is_(False)).order_by(versions.c.version.desc()).limit(1)
+_OF_SUBJECT_WITH_SCHEMAS = _WITH_SCHEMAS.where(_OF_SUBJECT)
+_VERSIONS = PreparedStatement(_OF_SUBJECT_WITH_SCHEMAS)
+_VERSION = PreparedStatement(
+    _OF_SUBJECT_WITH_SCHEMAS.where(versions.c.version == bindparam("number"))
 )
-_HIGHEST = select(func.max(versions.c.version)).where(_OF_SUBJECT)
-_LAST_ID = select(contexts.c.last_id).where(contexts.c.name == bindparam("context"))
-_IDS_BY_DIGEST = select(schemas.c.id).where(
-    schemas.c.context == bindparam("context"),
-    schemas.c.digest == bindparam("digest"),
-    select(versions.c.version)
-    .where(versions.c.context == schemas.c.context, versions.c.schema_id == schemas.c.id)
-    .exists(),
+_LATEST = PreparedStatement(
+    _OF_SUBJECT_WITH_SCHEMAS.where(versions.c.deleted.is_(False))
+    .order_by(versions.c.version.desc())
+    .limit(1)
+)
+_HIGHEST = PreparedStatement(select(func.max(versions.c.version)).where(_OF_SUBJECT))
+_LAST_ID = PreparedStatement(
+    select(contexts.c.last_id).where(contexts.c.name == bindparam("context"))
+)
+_IDS_BY_DIGEST = PreparedStatement(
+    select(schemas.c.id).where(
+        schemas.c.context == bindparam("context"),
+        schemas.c.digest == bindparam("digest"),
+        select(versions.c.version)
+        .where(versions.c.context == schemas.c.context, versions.c.schema_id == schemas.c.id)
+        .exists(),
+    )
 )
 _REFERENCES = (
-    select(references)
+    select(references.c.schema_id, references.c.name, references.c.written, references.c.to_version)
     .where(references.c.context == bindparam("context"))
     .order_by(references.c.schema_id, references.c.position)
 )
-_REFERENCES_OF_ONE = _REFERENCES.where(references.c.schema_id == bindparam("id"))
+_REFERENCES_OF_ONE = PreparedStatement(_REFERENCES.where(references.c.schema_id == bindparam("id")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +121,7 @@ def context_names(connection: Connection) -> list[str]:
 
 def last_id(connection: Connection, context: str) -> int | None:
     """Return the highest id that the context has assigned, or None if it has none yet."""
-    return cast(int | None, connection.scalar(_LAST_ID, {"context": context}))
+    return cast(int | None, _LAST_ID.scalar(connection, {"context": context}))
 
 
 def subjects_in(
@@ -137,8 +150,9 @@ def versions_of(
 ) -> list[StoredVersion]:
     """Return the versions of a subject, soft-deleted ones too, oldest first; or only `number`."""
     if number is None:
-        return _read_versions(connection, _VERSIONS, _names(subject))
-    return _read_versions(connection, _VERSION, {**_names(subject), "number": number})
+        return _read_versions(connection, _VERSIONS.rows(connection, _names(subject)))
+    asked = {**_names(subject), "number": number}
+    return _read_versions(connection, _VERSION.rows(connection, asked))
 
 
 def numbers_of(connection: Connection, subjects: Collection[Subject]) -> list[VersionRecord]:
@@ -184,13 +198,13 @@ def with_schemas(
 
 def latest_version(connection: Connection, subject: Subject) -> StoredVersion | None:
     """Return the highest live version of a subject, or None."""
-    found = _read_versions(connection, _LATEST, _names(subject))
+    found = _read_versions(connection, _LATEST.rows(connection, _names(subject)))
     return found[0] if found else None
 
 
 def highest_number(connection: Connection, subject: Subject) -> int:
     """Return the highest version number of a subject, soft-deleted versions included; 0: none."""
-    return connection.scalar(_HIGHEST, _names(subject)) or 0
+    return _HIGHEST.scalar(connection, _names(subject)) or 0
 
 
 def versions_with_text_or_references(
@@ -228,7 +242,7 @@ def find_ids(connection: Connection, context: str, definition: Definition) -> li
     """Return the ids under which the content is registered in a context, ascending."""
     asked = {"context": context, "digest": definition.digest}
     # With ORDER BY id, SQLite would scan all schemas of the context instead of using the digest.
-    return sorted(connection.scalars(_IDS_BY_DIGEST, asked))
+    return sorted(schema_id for (schema_id,) in _IDS_BY_DIGEST.rows(connection, asked))
 
 
 def ids_of_guid(connection: Connection, guid: str) -> list[tuple[str, int]]:
@@ -263,29 +277,26 @@ def _of(subject: Subject) -> ColumnElement[bool]:
 
 
 def _select_versions(connection: Connection, condition: ColumnElement[bool]) -> list[StoredVersion]:
-    return _read_versions(connection, _WITH_SCHEMAS.where(condition), {})
+    found = connection.execute(_WITH_SCHEMAS.where(condition))
+    return _read_versions(connection, [tuple(row) for row in found])
 
 
-def _read_versions(
-    connection: Connection, statement: Select[Any], asked: Mapping[str, object]
-) -> list[StoredVersion]:
-    rows = sorted(
-        connection.execute(statement, asked),
-        key=lambda row: (row.context, row.subject, row.version),
-    )
+def _read_versions(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> list[StoredVersion]:
+    """Return the versions of rows of _WITH_SCHEMAS, by subject and number; all of one context."""
     if not rows:
         return []
-    used = _references_of(connection, rows[0].context, {row.id for row in rows})
-    return [
+    used = _references_of(connection, rows[0][0], {row[5] for row in rows})
+    found = [
         StoredVersion(
-            Subject(row.context, row.subject),
-            row.version,
-            _stored(row, used.get(row.id, ())),
-            row.deleted,
-            row.registered_ms,
+            Subject(context, name),
+            number,
+            _stored(context, schema_id, content, used),
+            bool(deleted),
+            registered_ms,
         )
-        for row in rows
+        for context, name, number, deleted, registered_ms, schema_id, *content in rows
     ]
+    return sorted(found, key=lambda one: (one.subject.name, one.number))
 
 
 def _names(subject: Subject) -> dict[str, object]:
@@ -295,19 +306,20 @@ def _names(subject: Subject) -> dict[str, object]:
 def _schemas_by_id(
     connection: Connection, context: str, ids: Collection[int]
 ) -> Iterator[tuple[int, StoredSchema]]:
-    rows = connection.execute(
-        select(schemas).where(schemas.c.context == context, schemas.c.id.in_(ids))
-    ).all()
+    c = schemas.c
+    content = select(c.id, c.text, c.metadata, c.rule_set, c.created_ms)
+    rows = connection.execute(content.where(c.context == context, c.id.in_(ids))).all()
     used = _references_of(connection, context, ids) if rows else {}
-    for row in rows:
-        yield row.id, _stored(row, used.get(row.id, ()))
+    for schema_id, *row in rows:
+        yield schema_id, _stored(context, schema_id, row, used)
 
 
 def _references_of(
     connection: Connection, context: str, ids: Collection[int]
 ) -> dict[int, tuple[SchemaReference, ...]]:
     if len(ids) == 1:
-        rows = connection.execute(_REFERENCES_OF_ONE, {"context": context, "id": next(iter(ids))})
+        asked = {"context": context, "id": next(iter(ids))}
+        rows: Iterable[Sequence[Any]] = _REFERENCES_OF_ONE.rows(connection, asked)
     else:
         few = len(ids) <= _MAX_NAMES_PER_QUERY
         rows = connection.execute(
@@ -315,15 +327,23 @@ def _references_of(
             {"context": context},
         )
     found: dict[int, tuple[SchemaReference, ...]] = {}
-    for row in rows:
-        reference = SchemaReference(row.name, row.written, row.to_version)
-        found[row.schema_id] = (*found.get(row.schema_id, ()), reference)
+    for schema_id, name, written, version in rows:
+        reference = SchemaReference(name, written, version)
+        found[schema_id] = (*found.get(schema_id, ()), reference)
     return found
 
 
-def _stored(row: Row[Any], used: tuple[SchemaReference, ...]) -> StoredSchema:
-    definition = Definition(row.text, used, _load(row.metadata), _load(row.rule_set))
-    return StoredSchema(row.context, row.id, definition, row.created_ms)
+def _stored(
+    context: str,
+    schema_id: int,
+    content: Sequence[Any],
+    used: Mapping[int, tuple[SchemaReference, ...]],
+) -> StoredSchema:
+    """Return a schema from its text, metadata, rule set, and time, and the references of many."""
+    text, metadata, rule_set, created_ms = content
+    references_of_one = used.get(schema_id, ())
+    definition = Definition(text, references_of_one, _load(metadata), _load(rule_set))
+    return StoredSchema(context, schema_id, definition, created_ms)
 
 
 def _load(content: str | None) -> JsonObject | None:

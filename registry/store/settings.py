@@ -21,12 +21,15 @@ from sqlalchemy import (
 
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.store.tables import configs, modes
+from headworks._server.database import PreparedStatement
 
-# Built once: SQLAlchemy takes longer to build a statement than SQLite to run it.
+# Prepared: SQLAlchemy takes longer to build a statement than SQLite to run it.
 _SCOPES: list[BindParameter[str]] = [bindparam(name) for name in ("s1", "s2", "s3", "s4")]
-_IN_FORCE = union_all(
-    select(literal(1), configs.c.scope, configs.c.content).where(configs.c.scope.in_(_SCOPES)),
-    select(literal(0), modes.c.scope, modes.c.mode).where(modes.c.scope.in_(_SCOPES)),
+_IN_FORCE = PreparedStatement(
+    union_all(
+        select(literal(1), configs.c.scope, configs.c.content).where(configs.c.scope.in_(_SCOPES)),
+        select(literal(0), modes.c.scope, modes.c.mode).where(modes.c.scope.in_(_SCOPES)),
+    )
 )
 
 
@@ -44,7 +47,7 @@ def read_scopes(
     asked = {one.key: name for one, name in zip(_SCOPES, names, strict=True)}
     found_configs: dict[str, JsonObject] = {}
     found_modes: dict[str, str] = {}
-    for is_config, scope, content in connection.execute(_IN_FORCE, asked):
+    for is_config, scope, content in _IN_FORCE.rows(connection, asked):
         if is_config:
             found_configs[scope] = json.loads(content)
         else:

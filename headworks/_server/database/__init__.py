@@ -2,6 +2,7 @@
 
 - `dialects`: all differences between SQLite and PostgreSQL;
 - `migrations`: the numbered steps that bring a store to its current form;
+- `prepared`: statements that the driver runs;
 - `database`: opens a store and provides transactions.
 
 Rules: the only tables here are the two of `bookkeeping`; all others belong to a part. It needs
@@ -11,5 +12,14 @@ SQLAlchemy, so nothing that a producer imports may import it.
 from headworks._server.database.database import Database, now_ms
 from headworks._server.database.dialects import sqlite_file
 from headworks._server.database.migrations import Bookkeeping, Step, bookkeeping
+from headworks._server.database.prepared import PreparedStatement
 
-__all__ = ["Bookkeeping", "Database", "Step", "bookkeeping", "now_ms", "sqlite_file"]
+__all__ = [
+    "Bookkeeping",
+    "Database",
+    "PreparedStatement",
+    "Step",
+    "bookkeeping",
+    "now_ms",
+    "sqlite_file",
+]

@@ -24,6 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from headworks._server.checked_sqlite.commit_counter import CommitCounter
 from headworks._server.database import dialects
 from headworks._server.database.migrations import Bookkeeping, Step, migrate
+from headworks._server.database.prepared import PreparedStatement
 from headworks._server.database.write_group import WriteGroup
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
@@ -58,7 +59,9 @@ class Database:
         whole_check: bool = True,
     ) -> None:
         self.clock = clock
-        self._state = own.state  # the table with the revision
+        revision = own.state.c.revision
+        self._read_revision = PreparedStatement(select(revision))
+        self._add_revision = PreparedStatement(update(own.state).values(revision=revision + 1))
         self._listeners: list[Callable[[], None]] = []  # called after every change
         self._writer = Lock()  # held by the one writer of this process
         self._counting = Lock()  # guards the next line
@@ -143,8 +146,8 @@ class Database:
                 self._queued -= 1
 
     def _raise_revision(self, connection: Connection) -> int:
-        connection.execute(update(self._state).values(revision=self._state.c.revision + 1))
-        return int(connection.scalar(select(self._state.c.revision)) or 0)
+        self._add_revision.run(connection, {})
+        return int(self._read_revision.scalar(connection, {}) or 0)
 
     def _end_group(self, group: WriteGroup) -> None:
         """Commit the group, record it, and let its threads return; the last member calls this."""
@@ -181,7 +184,7 @@ class Database:
     def revision(self) -> int:
         """Return a number that grows with every change of the store."""
         with self._reading.begin() as connection:
-            return int(connection.scalar(select(self._state.c.revision)) or 0)
+            return int(self._read_revision.scalar(connection, {}) or 0)
 
     def close(self) -> None:
         """Close every connection. The last one checkpoints, so the pages are sealed before."""

@@ -34,6 +34,7 @@ from headworks._server.checked_sqlite.check import Checked, check, is_empty
 from headworks._server.checked_sqlite.commit_counter import CommitCounter, refuse_missing
 from headworks._server.checked_sqlite.sealed_pages import seal_log
 from headworks._server.checked_sqlite.write_ahead_log import log_path
+from headworks._server.database.prepared import run_text
 from headworks.errors import CorruptError, UsageError
 
 _log = logging.getLogger(__name__)
@@ -253,7 +254,7 @@ def _begin_sqlite(connection: Connection) -> None:
     writes = options.get(_WRITES, False)
     if options.get(_MIGRATES, False):
         connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    run_text(connection, "BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 def _unknown(store: str) -> UsageError:

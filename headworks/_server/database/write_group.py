@@ -20,6 +20,8 @@ from threading import Event
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from headworks._server.database.prepared import run_text
+
 _MAX_MEMBERS = 64  # those that fail are counted too
 _MAX_SECONDS = 0.05
 
@@ -66,7 +68,7 @@ class WriteGroup:
 
     def _run(self, statement: str) -> None:
         try:
-            self.connection.exec_driver_sql(statement)
+            run_text(self.connection, statement)
         except BaseException as error:
             self.error = error
             raise

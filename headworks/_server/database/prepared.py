@@ -1,0 +1,99 @@
+"""Statements that are compiled once and run by the database's driver.
+
+SQLAlchemy takes longer to prepare a short statement than SQLite to run it. The busiest statements
+of a server are therefore prepared once.
+
+Rules:
+
+- A statement is SQLAlchemy Core. Each value that changes is a `bindparam`, or a column of `insert`.
+- It runs inside a transaction that the caller has begun on the SQLAlchemy connection.
+- Rows are tuples of the driver's own values: a Boolean may be 0 or 1.
+- Errors are those of SQLAlchemy, as if it had run the statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Dialect, Insert, Select, Update
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.selectable import CompoundSelect
+
+__all__ = ["PreparedStatement", "run_text"]
+
+_Statement = Select[Any] | CompoundSelect[Any] | Insert | Update
+
+
+def run_text(
+    connection: Connection, text: str, values: Any = (), *, fetched: bool = False
+) -> list[tuple[Any, ...]]:
+    """Let the driver run SQL, with `values` as it takes them; return the rows if `fetched`."""
+    dialect = connection.dialect
+    driver: Any = connection.connection.driver_connection
+    try:
+        cursor = driver.execute(text, values)
+        return list(cursor.fetchall()) if fetched else []
+    except dialect.loaded_dbapi.Error as error:
+        lost = dialect.is_disconnect(error, driver, None)
+        if lost:
+            connection.invalidate(error)
+        raise DBAPIError.instance(
+            text,
+            values,
+            error,
+            dialect.loaded_dbapi.Error,
+            connection_invalidated=lost,
+            dialect=dialect,
+        ) from error
+
+
+class PreparedStatement:
+    """A statement for any database; `columns` are those that an `insert` gives."""
+
+    def __init__(self, statement: _Statement, columns: Sequence[str] | None = None) -> None:
+        self._statement = statement
+        self._columns = columns
+        self._compiled: dict[str, _Compiled] = {}  # by the name of a dialect
+
+    def run(self, connection: Connection, values: Mapping[str, Any]) -> None:
+        """Run a statement that changes rows."""
+        self._rows(connection, values, fetched=False)
+
+    def rows(self, connection: Connection, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Run a query; return its rows."""
+        return self._rows(connection, values, fetched=True)
+
+    def scalar(self, connection: Connection, values: Mapping[str, Any]) -> Any:
+        """Run a query; return the first value of its first row, or None."""
+        found = self._rows(connection, values, fetched=True)
+        return found[0][0] if found else None
+
+    def _rows(
+        self, connection: Connection, values: Mapping[str, Any], *, fetched: bool
+    ) -> list[tuple[Any, ...]]:
+        dialect = connection.dialect
+        compiled = self._compiled.get(dialect.name)
+        if compiled is None:
+            compiled = _Compiled(self._statement, self._columns, dialect)
+            self._compiled[dialect.name] = compiled
+        return run_text(connection, compiled.text, compiled.arguments(values), fetched=fetched)
+
+
+class _Compiled:
+    """The text of a statement in one dialect, and its values in the order of the text."""
+
+    def __init__(
+        self, statement: _Statement, columns: Sequence[str] | None, dialect: Dialect
+    ) -> None:
+        compiled = statement.compile(
+            dialect=dialect, column_keys=None if columns is None else list(columns)
+        )
+        self.text = str(compiled)
+        self._constants = {k: v for k, v in compiled.params.items() if v is not None}
+        self._order = compiled.positiontup if dialect.positional else None
+
+    def arguments(self, values: Mapping[str, Any]) -> Any:
+        """Return the values as the driver takes them."""
+        given = {**self._constants, **values}
+        return given if self._order is None else [given[name] for name in self._order]

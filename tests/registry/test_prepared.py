@@ -1,0 +1,76 @@
+"""Prepared statements: the same rows and the same errors as SQLAlchemy's own, on every store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import bindparam, insert, select, text, update
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from headworks._registry.store import RegistryStore
+from headworks._registry.store.tables import audit, configs
+from headworks._server.database import PreparedStatement
+from tests.registry.conftest import STORES
+
+PUT = PreparedStatement(insert(configs))
+NEWEST = select(audit).where(audit.c.who == bindparam("who")).order_by(audit.c.seq.desc()).limit(2)
+
+
+@pytest.fixture
+def opened(store: str) -> Iterator[RegistryStore]:
+    database = RegistryStore(store)
+    yield database
+    database.close()
+
+
+def test_a_query_returns_the_rows_that_sqlalchemy_returns(opened: RegistryStore) -> None:
+    columns = ("who", "at_ms", "action", "subject", "version", "schema_id", "detail")
+    add = PreparedStatement(insert(audit), columns)
+    with opened.write() as connection:
+        for number in range(5):
+            values = ("ann", number, "é'%s?", ":.c:s", number, None, "{}")
+            add.run(connection, dict(zip(columns, values, strict=True)))
+    with opened.read() as connection:
+        theirs = [tuple(row) for row in connection.execute(NEWEST, {"who": "ann"})]
+        prepared = PreparedStatement(NEWEST)
+        assert prepared.rows(connection, {"who": "ann"}) == theirs
+        assert [row[1] for row in theirs] == [4, 3]
+        assert prepared.scalar(connection, {"who": "nobody"}) is None
+        assert prepared.rows(connection, {"who": "nobody"}) == []
+
+
+def test_a_refused_statement_raises_the_error_of_sqlalchemy(opened: RegistryStore) -> None:
+    with opened.write() as connection:
+        PUT.run(connection, {"scope": "s", "content": "{}"})
+
+    def put(*scopes: str) -> None:
+        with opened.write() as connection:
+            for scope in scopes:
+                PUT.run(connection, {"scope": scope, "content": "{}"})
+
+    with pytest.raises(IntegrityError):
+        put("t", "s")
+    with opened.write() as connection:
+        change = update(configs).where(configs.c.scope == bindparam("of"))
+        PreparedStatement(change.values(content="new")).run(connection, {"of": "s"})
+    with opened.read() as connection:
+        assert [tuple(row) for row in connection.execute(select(configs))] == [("s", "new")]
+
+
+@pytest.mark.parametrize("store", STORES[1:], indirect=True)
+def test_a_connection_that_is_lost_is_not_used_again(opened: RegistryStore) -> None:
+    reads = PreparedStatement(select(configs))
+
+    def read_after_the_end() -> None:
+        with opened.read() as connection:
+            own = connection.scalar(text("SELECT pg_backend_pid()"))
+            with opened.write() as other:
+                other.execute(text("SELECT pg_terminate_backend(:own, 10000)"), {"own": own})
+            reads.rows(connection, {})
+
+    with pytest.raises(DBAPIError) as lost:
+        read_after_the_end()
+    assert lost.value.connection_invalidated
+    with opened.read() as connection:
+        assert reads.rows(connection, {}) == []
