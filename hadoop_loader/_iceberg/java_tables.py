@@ -65,12 +65,10 @@ class IcebergTables:
         metadata = found.operations().current()
         snapshot = found.currentSnapshot()
         summary = {} if snapshot is None else snapshot.summary()
-        fields = found.spec().fields()
         return PublishedTable(
             str(summary.get(COMMIT_PROPERTY) or ""),
             declared_defaults(self._api.SchemaParser.toJson(found.schema())),
             metadata.formatVersion() >= _FORMAT,
-            fields[0].sourceId() if len(fields) else 0,
         )
 
     @property

@@ -18,7 +18,6 @@ class PublishedTable:
     snapshot: str  # the id of the commit of its current snapshot; empty if another tool made it
     declared: Mapping[int, Any]  # the defaults of its fields by id, as JSON; None if without
     with_defaults: bool  # its format has defaults
-    partition_id: int  # the id of the column by whose day it is partitioned; 0 if by none
 
 
 @dataclass(frozen=True, slots=True)

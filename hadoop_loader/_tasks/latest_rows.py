@@ -69,10 +69,6 @@ class TableHistory:
             return self.number
         return self.projections[-1][0] if len(self.projections) > 1 else 0
 
-    def rewriter(self) -> LatestRows:
-        """Return what changes the rows of one file after the other."""
-        return LatestRows(self)
-
 
 class LatestRows:
     """Changes batches of rows of a table's files; see the module."""

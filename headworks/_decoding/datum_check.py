@@ -40,7 +40,6 @@ MAX_NESTING: Final = 250
 
 _MAX_MILLIS = (2**63 - 1) // 1000
 _WIDTHS = {"null": 0, "float": 4, "double": 8}
-_DURATION_BYTES = 12
 _ENDS_EARLY = "the datum ends too early"
 
 

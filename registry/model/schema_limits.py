@@ -13,9 +13,8 @@ from typing import Any
 from headworks._registry.model import refusals
 from headworks._registry.model.refusals import ServiceError
 from headworks.errors import SchemaError
-from headworks.schema._parse import MAX_DEPTH, decode
+from headworks.schema._parse import decode
 
-MAX_SCHEMA_DEPTH = MAX_DEPTH
 # A record in a record takes three levels of JSON; defaults and attributes take the rest.
 _JSON_LEVELS, _JSON_REST = 3, 50
 _MAX_NAME_CHARACTERS = 1000

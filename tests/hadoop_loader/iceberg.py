@@ -53,7 +53,7 @@ class MemoryTables:
         if table not in self.tables:
             return None
         own = self.tables[table][-1].summary.get(COMMIT_PROPERTY, "")
-        return PublishedTable(own, self.declared[table], self.creates_defaults, 0)
+        return PublishedTable(own, self.declared[table], self.creates_defaults)
 
     def drop(self, table: str) -> None:
         self._answer()

@@ -39,8 +39,3 @@ def commits(data: bytes, marker: Batch) -> bool | None:
         raise InvalidBatchError("records", "a control batch has no type")
     _, kind = _KEY.unpack_from(record.key)
     return kind == _COMMIT if kind in (_ABORT, _COMMIT) else None
-
-
-def opens_transaction(batch: Batch) -> bool:
-    """Return whether a batch holds records of a transaction, and is no marker."""
-    return batch.attributes & (TRANSACTIONAL | CONTROL) == TRANSACTIONAL
