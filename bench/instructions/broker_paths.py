@@ -1,0 +1,80 @@
+"""The paths of a broker that are counted: produce and fetch requests over one bare socket.
+
+Rule: every checkout gets the same bytes, in versions that all of them serve (Produce 7, Fetch 11).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+from headworks._kafka.protocol.apis import ApiKey
+from headworks._kafka.records import Record, encode_batch
+from tests.broker.wire import Wire, fetch, kind, produce, produced
+
+_SIZE_BYTES = 200  # of a message, as in `bench broker`
+_MEGABYTE = 4800  # messages in a batch of 1 MB
+_TIMEOUT_SECONDS = 600.0
+
+CountedPath = tuple[str, Callable[[int], None], int, int]
+
+
+def broker_paths(address: str) -> Iterator[CountedPath]:
+    """Yield name, call, and the two counts of each path."""
+    with Wire(address, timeout=_TIMEOUT_SECONDS) as wire:
+        topics = ("one", "pipelined", "fifty", "megabyte", "flushed")
+        topic_class = kind(ApiKey.CREATE_TOPICS, 4, "request", "CreatableTopic")
+        wire.ask(
+            ApiKey.CREATE_TOPICS,
+            4,
+            topics=tuple(
+                topic_class(
+                    name=name,
+                    num_partitions=1,
+                    replication_factor=1,
+                    assignments=(),
+                    configs=(),
+                )
+                for name in topics
+            ),
+            timeout=timedelta(seconds=_TIMEOUT_SECONDS),
+            validate_only=False,
+        )
+        yield "produce, batch of 1", _produces(wire, "one", 1), 100, 400
+        yield "produce, batch of 1, 50 in flight", _produces(wire, "pipelined", 1, 50), 500, 3000
+        yield "produce, batch of 50", _produces(wire, "fifty", 50), 100, 400
+        yield "produce, batch of 1 MB", _produces(wire, "megabyte", _MEGABYTE), 8, 56
+        yield "produce, acks=all", _produces(wire, "flushed", 1, acks=-1), 50, 250
+        yield "fetch, one message", _fetches(wire, "one", 300), 100, 400
+        yield "fetch, 1 MB in batches of 50", _fetches(wire, "fifty", 1 << 20), 50, 200
+        yield "fetch, a batch of 1 MB", _fetches(wire, "megabyte", 1 << 20), 10, 60
+
+
+def _produces(
+    wire: Wire, topic: str, messages: int, in_flight: int = 1, *, acks: int = 1
+) -> Callable[[int], None]:
+    records = [
+        Record(i, 1_700_000_000_000 + i, None, b"v" * _SIZE_BYTES, ()) for i in range(messages)
+    ]
+    body = produce(topic, 0, bytes(encode_batch(records)), acks=acks)
+    head = struct.pack(">hhih", ApiKey.PRODUCE, 7, 1, 4) + b"wire"
+    request = struct.pack(">i", len(head) + len(body)) + head + body
+
+    def call(count: int) -> None:
+        for _ in range(0, count, in_flight):
+            wire.socket.sendall(request * in_flight)
+            for _ in range(in_flight):
+                error, _ = produced(wire.receive()[1], topic)
+                assert error == 0, error
+
+    return call
+
+
+def _fetches(wire: Wire, topic: str, max_bytes: int) -> Callable[[int], None]:
+    def call(count: int) -> None:
+        for _ in range(count):
+            wire.send(ApiKey.FETCH, 11, fetch(topic, 0, 0, max_bytes=max_bytes))
+            assert len(wire.receive()[1]) > _SIZE_BYTES
+
+    return call
