@@ -7,7 +7,8 @@ Rules:
   files of the table are listed, and compared with those of the snapshot.
 - A table that fails holds up no other one, and no load. It is tried again at every run.
 - A held table is published when its part of the commit is applied.
-- The quarantine is a table like the topics': it is published once it has files.
+- The quarantine is a table like the topics': it is published once it has files, and stays if
+  retention removes them all.
 - A snapshot that another tool made is given up, with its table: the files are the loader's.
 - Replaced files are removed when no snapshot uses them: `release` first expires the older ones.
 """
@@ -45,6 +46,7 @@ from hadoop_loader._storage.failpoints import StepHook
 from hadoop_loader._storage.filesystem import AnyPath, file_size, hadoop_uri, sorted_glob
 from headworks.errors import HeadworksError
 
+NOT_PUBLISHED = ""  # in place of a commit: the table must be published again
 PUBLICATION_FILE = "iceberg.json"
 _THREADS = 4  # a table waits for the catalog, and for footers
 _LOG = logging.getLogger(__name__)
@@ -104,14 +106,14 @@ class SnapshotPublisher:
         """Publish everything up to `commit`, table by table."""
         before = self._publication()
         held = {one.table for one in self.log.held.entries()}
-        every = self._sources(commit)
+        every = self._sources(commit, before)
         states = {one.table: one for one in every if one.files not in held}
         next_one = before.number == commit.number - 1
         touched = tables_of(commit) if next_one else set()
         due = {
             name: one
             for name, one in states.items()
-            if name not in before.tables
+            if not before.tables.get(name)
             or before.number < commit.number - 1
             or one.files in touched
         }
@@ -142,10 +144,7 @@ class SnapshotPublisher:
             found = dict.fromkeys(due)
             published |= {name: before.tables[name] for name in gone}
         for name, known in found.items():
-            if known is None:
-                published.pop(name, None)
-            else:
-                published[name] = known
+            published[name] = known or NOT_PUBLISHED
         self.on_step("published")
         Publication(self.url, commit.number, published).write(self.state / PUBLICATION_FILE)
 
@@ -153,7 +152,7 @@ class SnapshotPublisher:
         """Expire the snapshots that use files replaced by commit `number`; see `Snapshots`."""
         names = {
             s.table
-            for s in self._sources(commit)
+            for s in self._sources(commit, self._publication())
             for one in tables
             if one in (s.table, s.files) or one.startswith(f"{s.table}__")
         }
@@ -164,12 +163,12 @@ class SnapshotPublisher:
                 raise
             return False
 
-    def _sources(self, commit: Commit) -> list[_Source]:
-        """Return the tables of all topics, and the quarantine if it has files."""
+    def _sources(self, commit: Commit, before: Publication) -> list[_Source]:
+        """Return the tables of all topics, and the quarantine if it has or had files."""
         sources = [
             _Source(topic, s.table, s.files_table, s) for topic, s in sorted(commit.tables.items())
         ]
-        if any((self.root / QUARANTINE_TABLE).glob("*")):
+        if QUARANTINE_TABLE in before.tables or any((self.root / QUARANTINE_TABLE).glob("*")):
             sources.append(_Source(QUARANTINE_TABLE, QUARANTINE_TABLE, QUARANTINE_TABLE, None))
         return sources
 
@@ -185,7 +184,7 @@ class SnapshotPublisher:
             own = commit_id(commit)
             if found is not None and found.snapshot == own:
                 return own
-            whole = found is None or found.snapshot != known or known is None
+            whole = found is None or found.snapshot != known or not known
             change = self._change(tables, commit, source, found, whole=whole)
             if change is None:
                 return known

@@ -197,6 +197,23 @@ def test_the_quarantine_is_a_table_too_and_loses_what_is_erased(
     tables.check()
 
 
+def test_the_quarantine_stays_a_table_when_retention_empties_it(
+    world: World, tables: MemoryTables
+) -> None:
+    click(world, 0, at=8 * DAY)
+    spoil(world, 3)
+    load(world, tables)
+    assert quarantined(tables) == [b"3"]
+    TableRetention(publishing(world, tables, keep_days=1, now=lambda: 9 * DAY / 1000)).run_after()
+    load(world, tables)
+    assert QUARANTINE_TABLE in tables.tables
+    assert quarantined(tables) == []
+    spoil(world, 9)
+    load(world, tables)
+    assert quarantined(tables) == [b"9"]
+    tables.check()
+
+
 def test_loaders_are_killed_at_random_steps(tmp_path: Path) -> None:
     report = campaign(tmp_path, kills=8, seed=5)
     assert not report.wrong, report
