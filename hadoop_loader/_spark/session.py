@@ -4,6 +4,7 @@ Rules:
 
 - Java and the metastore's lock are checked before the JVM starts, because a JVM takes seconds to
   start, and its errors are hard to read. Closing a session ends its JVM.
+- Under `spark-submit` there is a JVM already. Its master, its Java, and its options count.
 - A JVM that only loads uses the first compiler alone. It lives for seconds and runs small
   statements, so the second compiler would cost more time than it saves.
 """
@@ -41,11 +42,12 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = spark: %p %c{1}: %m%n
 """
+# On a cluster, the modules may reach workers with the job only, after the daemon has started.
+_DAEMON = {"spark.python.daemon.module": "hadoop_loader._spark.worker_daemon"}
 _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # On a cluster, the modules may reach workers with the job only, after the daemon has started.
-    "spark.python.daemon.module": "hadoop_loader._spark.worker_daemon",
+    **_DAEMON,
 }
 # PySpark logs these exceptions to stderr, with stack traces, and also raises them.
 _DUPLICATE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -84,19 +86,17 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
 
     `extra`: JVM options in place of those that make it start faster.
     """
-    classes = ClassArchive.of(check_java())
-    options = classes.options() if extra is None else extra
     if config.metastore_uri is None:
         check_metastore_free(config.metastore)
+    _quiet_python()
+    if is_submitted():
+        return _checked(_submitted_session(config), config)
+    classes = ClassArchive.of(check_java())
+    options = classes.options() if extra is None else extra
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    logging.getLogger().addFilter(_drop_py4j_records)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from pyspark.errors import PySparkRuntimeError
-    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
-    for words in _DUPLICATE_LOGGERS:
-        PySparkLogger.getLogger(words).setLevel(logging.CRITICAL)
     log_settings = _log_settings(config.metastore)
     builder = SparkSession.builder.master(config.master).appName("headworks-loader")
     for name, value in _settings(config, log_settings, options).items():
@@ -120,11 +120,58 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
             "JAVA_TOOL_OPTIONS, JDK_JAVA_OPTIONS and SPARK_HOME, if set, suit it; nothing was read",
         ) from None
     except Py4JError as error:
-        raise UnreachableError(
-            f"Spark does not start on {config.master}: {first_line(error)}",
-            fix="see the logs of the cluster's workers, or load with --master 'local[2,3]'; "
-            "nothing was read, offsets are where they were",
-        ) from None
+        raise _not_started(config.master, error) from None
+    return _checked(spark, config)
+
+
+def is_submitted() -> bool:
+    """Return whether `spark-submit` has started this process, beside a JVM."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _submitted_session(config: WarehouseConfig) -> Any:
+    """Start Spark in the JVM of `spark-submit`."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    SparkContext._ensure_initialized()
+    jvm: Any = SparkContext._jvm
+    master = SparkConf().get("spark.master") or config.master
+    here = master.startswith("local")
+    jvm.java.util.TimeZone.setDefault(jvm.java.util.TimeZone.getTimeZone("UTC"))
+    jvm.System.setProperty("derby.stream.error.file", f"{config.metastore}/derby.log")
+    config.metastore.mkdir(parents=True, exist_ok=True)
+    builder = SparkSession.builder.appName("headworks-loader")
+    for name, value in {**(_DAEMON if here else {}), **_session_settings(config)}.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.enableHiveSupport().getOrCreate()
+    except Py4JError as error:
+        raise _not_started(master, error) from None
+
+
+def _not_started(master: str, error: Exception) -> UnreachableError:
+    return UnreachableError(
+        f"Spark does not start on {master}: {first_line(error)}",
+        fix="see the logs of the cluster's workers, or load with --master 'local[2,3]'; "
+        "nothing was read, offsets are where they were",
+    )
+
+
+def _quiet_python() -> None:
+    """Keep PySpark and Py4J from logging the exceptions that they also raise."""
+    from pyspark.logger import PySparkLogger
+
+    logging.getLogger().addFilter(_drop_py4j_records)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    for words in _DUPLICATE_LOGGERS:
+        PySparkLogger.getLogger(words).setLevel(logging.CRITICAL)
+
+
+def _checked(spark: Any, config: WarehouseConfig) -> Any:
+    """Return the session, or stop it if it cannot read the warehouse's file system."""
     try:
         check_file_system_class(spark, config.root)
     except BaseException:
@@ -156,7 +203,8 @@ def check_file_system_class(spark: Any, root: AnyPath) -> None:
 
 def prepare_class_archive() -> None:
     """Build the archive of the JVM's classes in the background, if that is useful here."""
-    ClassArchive.of(check_java()).build_if_useful()
+    if not is_submitted():
+        ClassArchive.of(check_java()).build_if_useful()
 
 
 def stop_session(spark: Any, *, wait: float = 10.0) -> None:
@@ -214,10 +262,18 @@ def _settings(
         *options,
     )
     return {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         **(_LOCAL if _is_local_master(config.master) else {}),
         "spark.driver.extraJavaOptions": " ".join(map(_quote_option, jvm)),
+        **_session_settings(config),
+    }
+
+
+def _session_settings(config: WarehouseConfig) -> dict[str, str]:
+    """Return what every session needs, also one in a JVM that runs already."""
+    state = config.metastore
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.sql.session.timeZone": "UTC",
         # The default of 200 suits a cluster; here each partition is a task to schedule.

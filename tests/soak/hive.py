@@ -46,10 +46,10 @@ def metastore(folder: Path) -> Iterator[str]:
 def java(
     folder: Path, name: str, before: str, *arguments: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A Java process on the wheel's jars, killed at the end."""
+    """A Java process on the jars of SPARK_HOME, or of the wheel, killed at the end."""
     import pyspark
 
-    home = Path(pyspark.__file__).parent
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     settings = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
     settings |= {"PYSPARK_PYTHON": sys.executable, "SPARK_WORKER_DIR": str(folder / name)}
     # Otherwise Spark's launcher looks for it in build folders, which a wheel does not have.
