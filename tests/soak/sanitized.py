@@ -31,6 +31,7 @@ _TESTS = (
     "tests/headworks/codec",
     "tests/headworks/decoding",
     "tests/headworks/audit_counting",
+    "tests/consumer_sdk/test_compiled_messages.py",
     "tests/consumer_sdk/test_decoding.py",
     "tests/hadoop_loader/test_decode.py",
 )
