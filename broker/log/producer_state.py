@@ -198,6 +198,7 @@ class ProducerStates:
         else:
             for written in state.batches:
                 if written.first_sequence == first and written.last_sequence == last:
+                    self._check_retry(batch, written.base_offset)
                     raise DuplicateBatchError(written.base_offset)
             expected = (state.batches[-1].last_sequence + 1) % _SEQUENCE_MODULUS
         if first != expected:
@@ -207,6 +208,21 @@ class ProducerStates:
         opened = self.transactions
         if (opened.staged or not opened.none) and not batch.attributes & TRANSACTIONAL:
             self._check_outside(batch.producer_id)
+
+    def _check_retry(self, batch: Batch, base_offset: int) -> None:
+        """Raise OutOfOrderSequenceError for a batch that only looks like a retry.
+
+        A client ends no transaction while a batch of it is unanswered. librdkafka may drop a
+        message with an aborted transaction, and give its sequence number to the next one.
+        """
+        producer_id = batch.producer_id
+        if batch.attributes & TRANSACTIONAL and self.transactions.has_ended(
+            producer_id, base_offset
+        ):
+            raise OutOfOrderSequenceError(
+                f"producer {producer_id} sent sequence number {batch.base_sequence} again, which"
+                f" is at offset {base_offset}, in a transaction that has ended"
+            )
 
     def _check_outside(self, producer_id: int) -> None:
         """Raise OpenTransactionError if a producer may not write outside of a transaction."""

@@ -43,6 +43,12 @@ class PartitionTransactions:
         """Return whether a producer has a transaction here, written or staged."""
         return producer_id in self.open or any(one == producer_id for one, _ in self.staged)
 
+    def has_ended(self, producer_id: int, offset: int) -> bool:
+        """Return whether the producer's transaction of the batch at `offset` has ended."""
+        staged = (at for one, at in self.staged if one == producer_id)
+        begin = self.open.get(producer_id) or next(staged, None)
+        return begin is None or begin.offset > offset
+
     def end(self, producer_id: int, marker: int, exposed: int) -> LogPosition | None:
         """Note the marker at the offset `marker`; return where the transaction began, if it did.
 

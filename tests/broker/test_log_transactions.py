@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from headworks._broker.log import (
     CompactionConfig,
+    DuplicateBatchError,
     InvalidProducerEpochError,
     LogConfig,
     OpenTransactionError,
+    OutOfOrderSequenceError,
     PartitionLog,
     ProducerLimit,
     open_log,
@@ -261,6 +263,29 @@ def test_a_producer_does_not_write_beside_its_open_transaction(
     stage(0, 2)
     log.commit()
     assert log.log_end_offset == 5
+    log.close()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_sequence_number_of_an_ended_transaction_is_no_retry(
+    tmp_path: Path, *, restarted: bool
+) -> None:
+    """librdkafka sent it for a message that no log had, and was told that it is written."""
+    log = opened(tmp_path)
+    append(log, [b"aborted"], (5, 0, 0))
+    with pytest.raises(DuplicateBatchError):  # a retry, while its transaction is open
+        append(log, [b"aborted"], (5, 0, 0))
+    end(log, 5, commit=False)
+    if restarted:
+        log.close()
+        log = opened(tmp_path)
+    with pytest.raises(OutOfOrderSequenceError, match="in a transaction that has ended"):
+        append(log, [b"the next"], (5, 0, 0))
+    append(log, [b"later"], (5, 0, 1))
+    with pytest.raises(OutOfOrderSequenceError, match="in a transaction that has ended"):
+        append(log, [b"the next"], (5, 0, 0))
+    with pytest.raises(DuplicateBatchError):
+        append(log, [b"later"], (5, 0, 1))
     log.close()
 
 

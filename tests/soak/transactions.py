@@ -10,9 +10,8 @@ At the end, a reader of committed messages must find:
 - the copy equal to the source: each message once, in order, and none of an aborted transaction;
 - of each pair both messages or none, and what the ledger was told.
 
-librdkafka may commit without an error although messages never left it: seen after a transaction
-that was aborted while the broker restarted. The ledger notes such a pair as dropped, and expects
-the messages whose delivery was reported.
+A client may commit without messages whose delivery it reported as failed. The ledger notes such a
+pair as dropped, and expects the messages whose delivery was reported.
 
 Rules: every choice comes from the seed; the broker's log may hold no traceback, and `log dump` no
 damage.
