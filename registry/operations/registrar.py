@@ -9,8 +9,8 @@ Rules:
 - A read finds content that is already registered. Only new content takes the writers' lock, and
   everything is then decided again under it.
 - A dry run and a check decide with the same functions as a registration.
-- At most _MAX_CONCURRENT_CHECKS schemas are compared at a time. Comparing only uses the processor,
-  and more threads of it would delay the reads by id.
+- At most _MAX_CONCURRENT_CHECKS schemas are compared at a time, and no more threads read and parse
+  than the store can use. More threads would only delay each other, and the reads by id.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ class Registrar:
         self._cache = cache  # parsed schemas, shared with the reader
         self._candidates = CandidateBuilder(cache, limits)
         self._checking = BoundedSemaphore(_MAX_CONCURRENT_CHECKS)
+        self._reading = BoundedSemaphore(store.useful_readers)
 
     def register(
         self,
@@ -100,7 +101,7 @@ class Registrar:
         id.
         """
         subject = valid_subject(name)
-        with self._store.read() as connection:
+        with self._reading, self._store.read() as connection:
             actual = resolve(connection, subject)
             found = self._find_unchanged(connection, actual, proposal, normalize)
             if found is not None:
@@ -125,7 +126,7 @@ class Registrar:
 
         A subject without a context that is not in the default one is looked up in the others.
         """
-        with self._store.read() as connection:
+        with self._reading, self._store.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
             exists = False
             for place in (subject, *in_other_contexts(connection, name, subject)):
@@ -153,7 +154,7 @@ class Registrar:
         normalize: bool = False,
     ) -> CompatibilityResult:
         """Compare the proposal with one version ("latest" or a number), or as the level asks."""
-        with self._store.read() as connection:
+        with self._reading, self._store.read() as connection:
             resolved = resolve(connection, Subject.parse(name))
             subject, config = resolved.subject, resolved.config
             latest = schemas.latest_version(connection, subject)

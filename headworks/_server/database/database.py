@@ -72,6 +72,7 @@ class Database:
         self._checkpoint_at = _CHECKPOINT_BYTES  # of the log
         self._engine = dialects.connect(store, salvage, whole_check=whole_check)
         self._reading = dialects.reading(self._engine)  # the engine with snapshot reads
+        self.useful_readers = dialects.useful_readers(self._engine)  # threads, at a time
         self._writing = dialects.writing(self._engine)  # the engine that locks for writing
         try:
             with dialects.migrating(self._engine).begin() as connection:
