@@ -11,7 +11,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 # Tests start hundreds of Python processes, and each would compile our sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test macos lint site check dist soak interop bench format lock clean
+.PHONY: demo quick test macos lint site check dist soak interop outgrown bench format lock clean
 
 demo: $(READY)  ## run the whole pipeline on real events; DEMO="--limit 1000" is short
 	$(BIN)/headworks demo $(DEMO)
@@ -85,6 +85,9 @@ interop: $(READY)  ## Java's clients on our broker; our tests and the demo on Ap
 	HEADWORKS_TEST_BROKER=apache-kafka $(BIN)/pytest $(WORKERS) \
 	    tests/broker/test_clients.py tests/broker/test_admin_clients.py \
 	    tests/broker/test_group_clients.py tests/pipeline tests/pipeline/test_both_ends.py
+
+outgrown: $(READY)  ## the demo, and 100 lost machines, on Kafka, Spark, HDFS, and PostgreSQL of several nodes
+	$(BIN)/python -m tests.outgrown --losses 100
 
 bench: $(READY)  ## measure ourselves beside the peers (an hour, 25 GB of disk)
 	for part in broker coordination registry sdk loader audit console; do \

@@ -17,15 +17,21 @@ _EVERY_SECONDS = 10.0
 
 
 class ProgressLines:
-    """Prints `show`'s last text at an interval, with the seconds since the block began."""
+    """Prints `show`'s last text at an interval, with the seconds since the block began.
 
-    def __init__(self, text: str, *, every: float = _EVERY_SECONDS) -> None:
+    `to` is where it prints, and stays open. Without it, the lines go to a copy of stderr.
+    """
+
+    def __init__(
+        self, text: str, *, every: float = _EVERY_SECONDS, to: IO[str] | None = None
+    ) -> None:
         self._text = text
         self._every = every
         self._began = time.monotonic()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headworks-progress", daemon=True)
-        self._file = own_stderr()
+        self._file = own_stderr() if to is None else to
+        self._owns_file = to is None
 
     def show(self, text: str) -> None:
         """Print this text from now on."""
@@ -38,7 +44,8 @@ class ProgressLines:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        self._file.close()
+        if self._owns_file:
+            self._file.close()
 
     def _run(self) -> None:
         while not self._ended.wait(self._every):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import tempfile
@@ -11,15 +12,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headworks._cli.output import Format, FormatOption, print_json, print_status
-from headworks.errors import FindingsError
+from headworks.errors import FindingsError, UsageError
 
 if TYPE_CHECKING:
+    from headworks._cli.demo.installation import Installation
     from headworks._cli.demo.run import Demo
 
 
 def demo(
     limit: Annotated[
         int | None, typer.Option(min=2, help="send at most this many rows per topic")
+    ] = None,
+    on: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="use the installation that this settings file names: broker, registry, Spark, "
+            "metastore, and warehouse; the demo deletes there what it made",
+        ),
     ] = None,
     keep: Annotated[
         bool,
@@ -41,9 +52,10 @@ def demo(
     from headworks._cli.demo.run import Demo
     from headworks._cli.demo.summary import as_json, print_summary
 
+    there = _installation(on, bootstrap)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="headworks-demo-") as folder:
-        run = Demo(Path(folder), limit=limit, progress=DemoProgress(), bootstrap=bootstrap)
+        run = Demo(Path(folder), limit=limit, progress=DemoProgress(), there=there)
         try:
             outcome = run.run()
             if format is Format.JSON:
@@ -62,6 +74,21 @@ def demo(
     assert answers is not None
     if not answers.old_rows_show_default or outcome.audit["lost"] or outcome.audit["duplicated"]:
         raise FindingsError("the demo ran, but its figures do not add up: see the summary above")
+
+
+def _installation(file: Path | None, bootstrap: str | None) -> Installation | None:
+    """Return where the demo runs, or None if it starts every server."""
+    from headworks._cli.demo.installation import Installation
+
+    if file is None:
+        return Installation(bootstrap) if bootstrap else None
+    if bootstrap is not None:
+        raise UsageError("--bootstrap and --on both name a broker", fix="give one of them")
+    # Every part and command of the demo uses this file, and no other setting.
+    for variable in [name for name in os.environ if name.startswith("HEADWORKS_")]:
+        del os.environ[variable]
+    os.environ["HEADWORKS_CONFIG"] = str(file.resolve())
+    return Installation.read(file)
 
 
 def _keep(run: Demo) -> None:

@@ -24,10 +24,10 @@ class DemoProgress:
     """Steps and bars on stderr."""
 
     def __init__(self) -> None:
-        own = own_stderr()
-        weakref.finalize(self, own.close)
-        self._console = Console(file=own, highlight=False)
-        self._terminal = own.isatty()
+        self._stderr = own_stderr()
+        weakref.finalize(self, self._stderr.close)
+        self._console = Console(file=self._stderr, highlight=False)
+        self._terminal = self._stderr.isatty()
         self._lines: ProgressLines | None = None  # of the step that runs, without a terminal
 
     @contextmanager
@@ -38,7 +38,8 @@ class DemoProgress:
             self._console.print(f"[bold]{title}[/bold]")
             yield
         else:
-            with ProgressLines(title) as self._lines:
+            # A copy of descriptor 2 made now may lead nowhere: Spark's JVM starts beside the steps.
+            with ProgressLines(title, to=self._stderr) as self._lines:
                 yield
         self._console.print(f"  {title}: {time.monotonic() - began:.1f} s", style="green")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +31,11 @@ class HiveAnswers:
         return self.old_values == expected and expected[0]["rows"] != 0
 
 
-def ask(address: str) -> HiveAnswers:
+def ask(address: str, *, database: str) -> HiveAnswers:
     """Run the demo's queries on HiveServer2 at `address` (HOST:PORT)."""
     from hadoop_loader._spark.sql import connect
 
-    with connect(address) as connection:
+    with connect(address, database=database) as connection:
         cursor = connection.cursor()
 
         def rows(sql: str) -> list[tuple[Any, ...]]:
@@ -73,3 +74,24 @@ def ask(address: str) -> HiveAnswers:
                 )
             ],
         )
+
+
+def drop_databases(address: str, database: str) -> list[str]:
+    """Drop the database of the demo's views, and that of the tables below them.
+
+    Return those that are still there.
+    """
+    from pyhive.exc import Error
+
+    from hadoop_loader._spark.sql import connect
+
+    names = (database, f"{database}_files")
+    with connect(address) as connection:
+        cursor = connection.cursor()
+        for name in names:
+            # Hive's client asks again after a slow answer, and is told that nothing is there.
+            with suppress(Error):
+                cursor.execute(f"DROP DATABASE IF EXISTS {name} CASCADE")
+        cursor.execute("SHOW DATABASES")
+        there = {row[0] for row in cursor.fetchall()}
+    return sorted(there & {*names})

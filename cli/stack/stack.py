@@ -78,7 +78,7 @@ def running_registry(
     store = f"sqlite:///{(data_dir / 'registry.db').resolve()}"
     start = ["registry", "start", "--listen", listen, "--store", store]
     with child_process.start(start, log_file=data_dir / "logs" / "registry.log") as registry:
-        _register_platform_schemas(registry.url)
+        register_platform_schemas(registry.url)
         yield registry
 
 
@@ -146,7 +146,8 @@ def _make(data_dir: Path) -> None:
         ) from None
 
 
-def _register_platform_schemas(registry: str) -> None:
+def register_platform_schemas(registry: str) -> None:
+    """Register the schemas that our own servers write with, unless they are registered."""
     # Imported while the servers start, not before they do.
     from headworks import _bundled_schemas
     from headworks.registry_client import RegistryClient

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -36,18 +40,39 @@ def test_short_work_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err == ""
 
 
-def test_lines_arrive_while_stderr_is_turned_away(capfd: pytest.CaptureFixture[str]) -> None:
-    lines = ProgressLines("starting", every=0.01)
+@contextmanager
+def stderr_turned_away() -> Iterator[None]:
+    """As Spark's session does while its JVM starts."""
     before = os.dup(2)
     try:
         with open(os.devnull, "wb") as nothing:
             os.dup2(nothing.fileno(), 2)
-        with lines:
-            time.sleep(0.2)
+        yield
     finally:
         os.dup2(before, 2)
         os.close(before)
+
+
+def test_lines_arrive_while_stderr_is_turned_away(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", os.fdopen(2, "w", closefd=False))  # as outside of a test
+    lines = ProgressLines("starting", every=0.01)
+    with stderr_turned_away(), lines:
+        time.sleep(0.2)
     assert "starting" in capfd.readouterr().err
+
+
+def test_a_step_that_begins_while_stderr_is_turned_away_prints_lines(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", os.fdopen(2, "w", closefd=False))
+    lines = partial(ProgressLines, every=0.01)
+    monkeypatch.setattr("headworks._cli.demo.progress.ProgressLines", lines)
+    progress = DemoProgress()
+    with stderr_turned_away(), progress.step("produce"):
+        time.sleep(0.2)
+    assert "produce ... 0 s" in capfd.readouterr().err
 
 
 def test_a_step_of_the_demo_is_one_line_in_a_log(capfd: pytest.CaptureFixture[str]) -> None:

@@ -40,7 +40,7 @@ from tests.interop import maven
 _POM = Path(__file__).parent / "pom.xml"
 _QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 # What bin/kafka-run-class.sh of a Kafka release gives a server.
-_SERVER = (
+SERVER_OPTIONS = (
     "-server",
     "-XX:+UseG1GC",
     "-XX:MaxGCPauseMillis=20",
@@ -105,10 +105,13 @@ def start(
     properties = folder / "server.properties"
     settings = _settings(folder, port, controller) | dict(config or {})
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    _format(properties)
+    format_storage(properties, folder)
     log = (folder / "kafka.log").open("a+", encoding="utf-8")
     process = subprocess.Popen(
-        [*maven.bound(), *java("kafka.Kafka", str(properties), options=(*_SERVER, f"-Xmx{heap}"))],
+        [
+            *maven.bound(),
+            *java("kafka.Kafka", str(properties), options=(*SERVER_OPTIONS, f"-Xmx{heap}")),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
@@ -141,9 +144,9 @@ def _settings(folder: Path, port: int, controller: int) -> dict[str, str]:
     }
 
 
-def _format(properties: Path) -> None:
-    """Write the cluster's id into the data folder, unless an earlier start did."""
-    cluster = _cluster_id(properties.parent)
+def format_storage(properties: Path, folder: Path) -> None:
+    """Write the id of the cluster of `folder` into a node's data folder, unless it is there."""
+    cluster = _cluster_id(folder)
     options = ["--cluster-id", cluster, "--config", str(properties), "--ignore-formatted"]
     done = subprocess.run(
         java("kafka.tools.StorageTool", "format", *options),

@@ -7,14 +7,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from headworks._cli.stack.ports import free_ports
 
 _LIMIT = 600.0
-_METASTORE = {
+METASTORE_SETTINGS = {
     "datanucleus.schema.autoCreateAll": "true",
     "hive.metastore.schema.verification": "false",
     "hive.async.log.enabled": "false",
@@ -28,18 +28,23 @@ def metastore(folder: Path) -> Iterator[str]:
     port, conf = free_ports(1)[0], folder / "conf"
     conf.mkdir()
     settings = {
-        **_METASTORE,
+        **METASTORE_SETTINGS,
         "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/meta;create=true",
         "hive.metastore.warehouse.dir": f"file://{folder}/managed",
     }
-    properties = "".join(
-        f"<property><name>{k}</name><value>{v}</value></property>" for k, v in settings.items()
-    )
-    (conf / "hive-site.xml").write_text(f"<configuration>{properties}</configuration>")
+    write_site(conf / "hive-site.xml", settings)
     main = "org.apache.hadoop.hive.metastore.HiveMetaStore"
     with java(folder, "metastore", f"{conf}:", main, "-p", str(port)):
         wait_for(port)
         yield f"thrift://127.0.0.1:{port}"
+
+
+def write_site(file: Path, settings: Mapping[str, str]) -> None:
+    """Write a configuration file of Hadoop or Hive."""
+    properties = "".join(
+        f"<property><name>{k}</name><value>{v}</value></property>" for k, v in settings.items()
+    )
+    file.write_text(f"<configuration>{properties}</configuration>", encoding="utf-8")
 
 
 @contextmanager

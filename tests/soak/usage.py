@@ -39,7 +39,7 @@ from headworks._audit.usage_reader import group_readers, read_usage
 from headworks._ci.governance import EvidenceRule
 from headworks._ci.usage import DAY_MS, evidence_of
 from headworks._cli.stack.ports import free_ports
-from headworks._cli.stack.stack import _register_platform_schemas
+from headworks._cli.stack.stack import register_platform_schemas
 from headworks.compatibility import Finding
 from headworks.errors import HeadworksError, UnreachableError
 from headworks.registry_client import RegistryClient
@@ -134,7 +134,7 @@ class _Campaign:
         self.broker = Broker(folder / "broker", "--default-partitions", "2")
         self.broker.start()
         wait_until(self._registry_answers)
-        _register_platform_schemas(self.url)
+        register_platform_schemas(self.url)
         self.ids = {topic: self._register(topic) for topic in (COUNTED, UNKNOWN)}
         self.journals: dict[str, _Journal] = {}
         # Versions by topic that a look has found in use by a reader.
