@@ -1,7 +1,8 @@
 """Brokers and ZooKeeper of a cluster in trouble, at random and under load; the ledger judges.
 
 Fates: a broker is killed, paused for longer than its session, or cut off from ZooKeeper while its
-clients reach it; a server of the ensemble is killed, paused, or all are.
+clients reach it; a server of the ensemble is killed, paused, or all are; the ensemble's leader is
+killed while topics are created, and their partitions assigned to brokers.
 
 Rules: every choice comes from the seed; after each fate all brokers must be back and all clients
 must have got on. A witness asks every broker, all the time, which partitions it answers for: two
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -32,6 +34,7 @@ _TOPIC = "load"
 _PARTITIONS = 6
 _KEPT = ("librdkafka", "kafka-python")
 _PROGRESS = 100
+_ASSIGNED_TOPICS = 8
 _SESSION = 2.0
 
 
@@ -102,15 +105,15 @@ def campaign(folder: Path, count: int, seed: int) -> Report:
     )
 
 
-def _create(running: Cluster) -> None:
+def _create(running: Cluster, topic: str = _TOPIC) -> None:
     admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
 
     def created() -> bool:
         with suppress(Exception):
-            admin.create_topics([NewTopic(_TOPIC, _PARTITIONS, 1)])[_TOPIC].result(PATIENCE)
-        return all(len(b.leaders(_TOPIC)) == _PARTITIONS for b in running.brokers.values())
+            admin.create_topics([NewTopic(topic, _PARTITIONS, 1)])[topic].result(PATIENCE)
+        return all(len(b.leaders(topic)) == _PARTITIONS for b in running.brokers.values())
 
-    eventually(created)
+    eventually(created, PATIENCE)
 
 
 def _all_lead(running: Cluster) -> bool:
@@ -163,6 +166,30 @@ def _pause_a_server(running: Cluster, random: Random) -> None:
     server.resume()
 
 
+def _lose_the_leader(running: Cluster, random: Random) -> None:
+    topics = [f"assigned-{random.getrandbits(32):08x}" for _ in range(_ASSIGNED_TOPICS)]
+    admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
+    leader = running.zookeeper.leader(PATIENCE)
+    asked = admin.create_topics([NewTopic(topic, _PARTITIONS, 1) for topic in topics])
+    time.sleep(random.random() * 0.1)
+    leader.kill()
+    for answer in asked.values():
+        with suppress(Exception):
+            answer.result(PATIENCE)
+    leader.start(PATIENCE)
+    for topic in topics:  # those that were refused are created now, and the others exist
+        _create(running, topic)
+        eventually(partial(_agree, running, topic), PATIENCE)
+    for answer in admin.delete_topics(topics).values():
+        answer.result(PATIENCE)
+
+
+def _agree(running: Cluster, topic: str) -> bool:
+    """Return whether all brokers name the same leader for each partition, and there is one."""
+    views = [broker.leaders(topic) for broker in running.brokers.values()]
+    return all(view == views[0] for view in views) and -1 not in views[0].values()
+
+
 def _lose_all_servers(running: Cluster, random: Random) -> None:
     for server in running.zookeeper.servers:
         server.kill()
@@ -180,6 +207,7 @@ _FATES: dict[str, Callable[[Cluster, Random], None]] = {
     "a broker cut off": _cut,
     "a server of ZooKeeper killed": _lose_a_server,
     "a server of ZooKeeper paused": _pause_a_server,
+    "the leader of ZooKeeper killed": _lose_the_leader,
     "ZooKeeper restarted": _lose_all_servers,
 }
 
