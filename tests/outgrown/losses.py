@@ -23,6 +23,8 @@ from random import Random
 from statistics import median
 from typing import Any
 
+from headworks.registry_client import RegistryClient
+from headworks.schema import subject_of
 from tests.outgrown import traffic
 from tests.outgrown.servers import Server
 from tests.outgrown.shape import Shape
@@ -75,6 +77,8 @@ class Campaign:
         self._folder = shape.folder / "campaign"
         self._folder.mkdir()
         self._settings = _settings(shape.settings)
+        client = RegistryClient(self._settings["registry"])
+        client.register(subject_of(traffic.TOPIC), traffic.SCHEMA)
         self._writers = [self._part("write", f"writer-{n + 1}") for n in range(_WRITERS)]
         self._reader = self._part("read", "reader")
         self._loaders = [self._loader(n + 1) for n in range(2)]

@@ -44,7 +44,8 @@ def write(bootstrap: str, registry: str, state: Path, journal: IO[str], name: st
             began, mark = time.monotonic(), "+"
             try:
                 producer.send_and_wait(one, _ACKNOWLEDGED_WITHIN_SECONDS)
-            except HeadworksError:
+            except HeadworksError as error:
+                print(f"{number}: {error}", file=sys.stderr)
                 mark, unknown = "?", unknown + 1
             journal.write(f"{mark} {number} {at:.3f} {time.monotonic() - began:.3f}\n")
             number += 1
