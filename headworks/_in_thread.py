@@ -7,6 +7,8 @@ would commit, write, or open something later, without anybody who knows.
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -19,7 +21,10 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
     The function's result or error is then lost.
     """
-    call = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    # This is no task: when a loop ends, `asyncio.run` cancels all tasks, and a cancelled task of
+    # `to_thread` would be done while its thread still runs.
+    inside = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
+    call = asyncio.get_running_loop().run_in_executor(None, inside)
     cancelled: asyncio.CancelledError | None = None
     while not call.done():
         try:

@@ -13,12 +13,12 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -43,6 +43,7 @@ from producer_sdk._context import (
     key_of,
     tracing,
 )
+from producer_sdk._full_queue import TELL_WHEN_FULL_MS, FullQueueError
 from producer_sdk._interceptors import Interceptor, Interceptors
 from producer_sdk._outgoing_message import OutgoingMessage
 from producer_sdk._process_end import close_with_worker, open_producers
@@ -125,7 +126,7 @@ class Producer:
         address = resolve("registry", registry)
         self._ids = EventSchemaIds(address, folder, registry_timeout, auto_register=auto_register)
         self._wait_ms, self._clock = block_ms if when_full is WhenFull.BLOCK else 0, clock
-        self._queue_messages, self._close_timeout = queue_messages, close_timeout
+        self._close_timeout = close_timeout
         self._interceptors = Interceptors(interceptors) if interceptors else None
         spills = when_full is WhenFull.SPILL
         client = {
@@ -177,7 +178,7 @@ class Producer:
     ) -> bool:
         """Do what `send` does, but let the event loop run while the queue is full.
 
-        A task that is cancelled meanwhile has sent nothing.
+        A task that is cancelled meanwhile has sent nothing; the event is counted as dropped.
         """
         return await self._asend(event, key, headers, None, partition)
 
@@ -295,10 +296,12 @@ class Producer:
     ) -> bool:
         if event.__class__ not in self._prepared:
             await in_thread(self._prepare, event.__class__)
-        deadline = time.monotonic() + self._wait_ms / 1000
-        while len(self._start().client) >= self._queue_messages and time.monotonic() < deadline:
-            await asyncio.sleep(0.005)
-        return self._enqueue(event, key, headers, on_delivery, 0, partition)
+        wait_ms = TELL_WHEN_FULL_MS if self._wait_ms else 0
+        try:
+            return self._enqueue(event, key, headers, on_delivery, wait_ms, partition)
+        except FullQueueError as error:
+            waiting = error.waiting
+        return await waiting.wait(self._wait_ms)
 
     def _enqueue(
         self,
@@ -340,7 +343,11 @@ class Producer:
         callback = hooks.reporter(event, topic, on_delivery)
         # A message that somebody waits for, or of a given partition, is never spilled.
         free = on_delivery is None and partition is None
-        taken = transport.enqueue_reported(one, callback, wait_ms, counted, spillable=free)
+        try:
+            taken = transport.enqueue_reported(one, callback, wait_ms, counted, spillable=free)
+        except FullQueueError as error:
+            error.waiting.ended = partial(hooks.after_enqueue, event)
+            raise
         hooks.after_enqueue(event, taken=taken)
         return taken
 

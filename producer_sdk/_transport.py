@@ -4,7 +4,7 @@ The way of a message (`enqueue`):
 
 1. Its attempt is counted, in the window of its timestamp.
 2. librdkafka's queue takes it. If the queue is full, the message goes to the spill, waits up to
-   `wait_ms`, or is dropped.
+   `wait_ms`, or is dropped. With TELL_WHEN_FULL_MS, FullQueueError hands it to the caller.
 3. Its delivery report is counted: delivered, or failed.
 
 Threads:
@@ -48,6 +48,7 @@ from headworks._kafka.trouble_log import BrokerTrouble
 from headworks.errors import HeadworksError, UsageError
 from headworks.registry_client._schema_ids import EventSchemaIds
 from producer_sdk._context import Headers
+from producer_sdk._full_queue import TELL_WHEN_FULL_MS, FullQueueError, WaitingMessage
 from producer_sdk._outgoing_message import OutgoingMessage
 from producer_sdk._spill import Spill, leftover_spills
 from producer_sdk._spill_resender import SpillResender
@@ -220,6 +221,10 @@ class Transport:
                 if time.monotonic() < deadline and not self._stopping.is_set():
                     time.sleep(_QUEUE_FULL_PAUSE_SECONDS)
                     continue
+                if wait_ms == TELL_WHEN_FULL_MS and not self._stopping.is_set():
+                    again = partial(self._try_again, message, counts, report)
+                    drop = partial(counts.resolve, QUEUE_FULL)
+                    raise FullQueueError(WaitingMessage(again, drop)) from None
                 counts.resolve(QUEUE_FULL)
                 return False
             except KafkaException as error:
@@ -227,6 +232,15 @@ class Transport:
                 counts.resolve(TOO_LARGE if too_large else BROKER_ERROR)
                 return False
             return True
+
+    def _try_again(
+        self, message: OutgoingMessage, counts: WindowCounts, report: OnDelivery
+    ) -> bool:
+        """Queue a message of a FullQueueError, or raise that again; drop it after `stop` began."""
+        if self._stopping.is_set():  # nobody would serve its delivery report
+            counts.resolve(QUEUE_FULL)
+            return False
+        return self._enqueue_counted(message, counts, report, TELL_WHEN_FULL_MS, None)
 
     def _spill_message(self, spill: Spill, counts: WindowCounts, message: OutgoingMessage) -> bool:
         """Append a message to the spill; drop it if the spill is full or its disk fails."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 
 import pytest
@@ -68,3 +69,32 @@ def test_a_timeout_is_a_timeout() -> None:
         assert work.has_ended
 
     asyncio.run(wait())
+
+
+def test_a_loop_that_ends_waits_for_the_thread() -> None:
+    work, ended = Work(), list[bool]()
+
+    async def call() -> None:
+        try:
+            await in_thread(work.do, 1)
+        finally:
+            ended.append(work.has_ended)
+
+    async def leave() -> asyncio.Task[None]:
+        left = asyncio.create_task(call())
+        await asyncio.to_thread(work.began.wait, 60)
+        asyncio.get_running_loop().call_later(0.05, work.may.set)
+        return left  # asyncio.run cancels it, and every other task
+
+    assert asyncio.run(leave()).cancelled()
+    assert ended == [True]
+
+
+def test_the_thread_sees_the_context_of_the_caller() -> None:
+    name = contextvars.ContextVar("name", default="none")
+
+    async def read() -> str:
+        name.set("caller")
+        return await in_thread(name.get)
+
+    assert asyncio.run(read()) == "caller"
