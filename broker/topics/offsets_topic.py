@@ -3,7 +3,8 @@
 Rules:
 
 - The coordination store has the offsets. The topic is written after it, and no client writes it.
-- Changes within a tenth of a second become one batch. A change that cannot be written stays due.
+- Changes within a tenth of a second become one batch. A change that cannot be written stays due,
+  whatever the error: it must end neither the copy nor the broker's orderly stop.
 - At the start the topic is compared with the store, and gets what it lacks. So a crash, a restored
   copy, or a broker that ran without the topic leave nothing false in it.
 - A topic that cannot be read is made again, with another id: it holds nothing of its own.
@@ -76,13 +77,15 @@ class OffsetsTopic:
                 f"topic {OFFSETS_TOPIC} exists, and is not what --offsets-topic serves",
                 fix="start the broker without --offsets-topic, and delete the topic",
             )
-        stored = await self._stored()
         copied = None if found is None else self._copied(found)
         if copied is None:
             if found is not None:
                 await self._changes.delete(OFFSETS_TOPIC)
             await self._changes.create_internal(OFFSETS_TOPIC, _CONFIGS)
         copied = copied or {}
+        # The delete may have removed offsets. From here to the observer nothing else may run: the
+        # store of a single broker answers without a wait.
+        stored = await self._stored()
         self._due.update({key: at for key, at in stored.items() if copied.get(key) != at})
         self._due.update({key: None for key in copied if key not in stored})
         self._coordination.committed.observer = self._observe
@@ -100,8 +103,8 @@ class OffsetsTopic:
                     self.write_some()
                     await asyncio.sleep(0)  # let clients be served
                 self._failures.recovered({})
-            except StorageFailureError as error:
-                self._failures.failed(error, {"topic": OFFSETS_TOPIC})
+            except Exception as error:
+                self._log_failure(error)
                 await asyncio.sleep(_RETRY_SECONDS)
                 self._changed.set()
 
@@ -127,8 +130,14 @@ class OffsetsTopic:
         try:
             while self._due:
                 self.write_some()
-        except StorageFailureError as error:  # the next start writes it
-            self._failures.failed(error, {"topic": OFFSETS_TOPIC})
+        except Exception as error:  # the next start writes it, and the logs must be flushed
+            self._log_failure(error)
+
+    def _log_failure(self, error: Exception) -> None:
+        if not self._failures.ongoing and not isinstance(error, StorageFailureError):
+            about = {"topic": OFFSETS_TOPIC}
+            _log.error("writing %s failed", OFFSETS_TOPIC, exc_info=error, extra=about)
+        self._failures.failed(error, {"topic": OFFSETS_TOPIC})
 
     def _observe(
         self, group: str, offsets: Mapping[tuple[str, int], CommittedOffset | None]

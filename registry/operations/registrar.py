@@ -9,8 +9,10 @@ Rules:
 - A read finds content that is already registered. Only new content takes the writers' lock, and
   everything is then decided again under it.
 - A dry run and a check decide with the same functions as a registration.
-- At most _MAX_CONCURRENT_CHECKS schemas are compared at a time, and no more threads read and parse
-  than the store can use. More threads would only delay each other, and the reads by id.
+- At most _MAX_CONCURRENT_CHECKS schemas are compared at a time. More threads than the store can use
+  would only delay each other, and the reads by id. So the reads here are bounded.
+- Checks and dry runs compare, which may take long. They have a bound of their own, and never keep a
+  lookup or a registration of unchanged content waiting.
 """
 
 from __future__ import annotations
@@ -83,7 +85,8 @@ class Registrar:
         self._cache = cache  # parsed schemas, shared with the reader
         self._candidates = CandidateBuilder(cache, limits)
         self._checking = BoundedSemaphore(_MAX_CONCURRENT_CHECKS)
-        self._reading = BoundedSemaphore(store.useful_readers)
+        self._reading = BoundedSemaphore(store.useful_readers)  # lookups, unchanged content
+        self._trying = BoundedSemaphore(store.useful_readers)  # checks and dry runs
 
     def register(
         self,
@@ -101,7 +104,8 @@ class Registrar:
         id.
         """
         subject = valid_subject(name)
-        with self._reading, self._store.read() as connection:
+        turn = self._trying if dry_run else self._reading
+        with turn, self._store.read() as connection:
             actual = resolve(connection, subject)
             found = self._find_unchanged(connection, actual, proposal, normalize)
             if found is not None:
@@ -154,7 +158,7 @@ class Registrar:
         normalize: bool = False,
     ) -> CompatibilityResult:
         """Compare the proposal with one version ("latest" or a number), or as the level asks."""
-        with self._reading, self._store.read() as connection:
+        with self._trying, self._store.read() as connection:
             resolved = resolve(connection, Subject.parse(name))
             subject, config = resolved.subject, resolved.config
             latest = schemas.latest_version(connection, subject)

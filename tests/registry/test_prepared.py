@@ -66,7 +66,7 @@ def test_a_connection_that_is_lost_is_not_used_again(opened: RegistryStore) -> N
         with opened.read() as connection:
             own = connection.scalar(text("SELECT pg_backend_pid()"))
             with opened.write() as other:
-                other.execute(text("SELECT pg_terminate_backend(:own, 10000)"), {"own": own})
+                other.execute(text("SELECT pg_terminate_backend(:own, 60000)"), {"own": own})
             reads.rows(connection, {})
 
     with pytest.raises(DBAPIError) as lost:
