@@ -22,7 +22,7 @@ from headworks._cli.options import (
 )
 from headworks._cli.output import Format, print_json, print_status, print_table
 from headworks._cli.progress_lines import ProgressLines
-from headworks._settings import resolve, resolve_optional
+from headworks._settings import lookup, resolve, resolve_optional
 
 if TYPE_CHECKING:
     from hadoop_loader import LoadReport, Policy, Warehouse, WarehouseConfig
@@ -85,9 +85,10 @@ class WarehouseOptions(BrokerOptions):
 
 def warehouse_folder(data_dir: str | None, warehouse: str | None) -> str:
     """Return the folder of the Hive tables; --data-dir moves its default, too."""
-    if warehouse is None and data_dir is not None:
+    found = lookup("warehouse", warehouse)
+    if data_dir is not None and found.source.startswith("data_dir"):
         return str(Path(data_dir) / "warehouse")
-    return resolve("warehouse", warehouse)
+    return str(found.value)
 
 
 def open_warehouse(config: WarehouseConfig) -> Warehouse:

@@ -3,24 +3,25 @@
 Rules:
 
 - Every setting comes from the file, not from the environment.
-- The demo makes its topics, its subjects, a Hive database, and a folder in the warehouse. If one of
-  them exists, it belongs to someone else: the demo refuses to run before it makes any.
-- The demo takes away at the end what it made, however it ended.
+- The demo makes its topics, its subjects, two Hive databases, and a folder in the warehouse. If one
+  of the topics or subjects exists, it is another's, and the demo refuses to run. Databases and
+  folder have names of this run alone.
+- The topics are made first: only one demo at a time can make them, so the subjects are its own.
+- The demo takes away at the end what it made, however it ended. What Headworks' own servers write
+  with stays: the audit's topic with its counts, and its subjects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import uuid4
 
 from headworks._cli.output import print_status
 from headworks._settings import lookup
 from headworks.errors import HeadworksError, UsageError
-
-DATABASE = "headworks_demo"
-_FOLDER = "headworks-demo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Installation:
     warehouse: str | None = None  # folder or URI that holds the demo's folder
     metastore: str | None = None
     spark_master: str | None = None
-    file: Path | None = None
+    run: str = field(default_factory=lambda: uuid4().hex[:8])  # in the names of what it makes
 
     @classmethod
     def read(cls, file: Path) -> Installation:
@@ -53,17 +54,17 @@ class Installation:
                 fix="name the installation's servers and warehouse there (docs/settings.md)",
             )
         metastore, master = stated("metastore"), stated("spark_master")
-        return cls(bootstrap, registry, warehouse, metastore, master, file.resolve())
+        return cls(bootstrap, registry, warehouse, metastore, master)
 
     @property
-    def tables(self) -> str | None:
+    def tables(self) -> str:
         """The folder in the warehouse that holds the demo's tables and commits."""
-        return None if self.warehouse is None else f"{self.warehouse.rstrip('/')}/{_FOLDER}"
+        return f"{(self.warehouse or '').rstrip('/')}/headworks-demo-{self.run}"
 
     @property
     def database(self) -> str:
         """The Hive database of the demo's tables."""
-        return "default" if self.file is None else DATABASE
+        return "default" if self.registry is None else f"headworks_demo_{self.run}"
 
 
 @contextmanager
@@ -95,18 +96,11 @@ def temporary_subjects(registry: str, subjects: Sequence[str]) -> Iterator[None]
 
 
 @contextmanager
-def unused_folder(there: Installation) -> Iterator[None]:
-    """Remove the demo's folder in the warehouse at exit; UsageError if it exists."""
+def temporary_folder(there: Installation) -> Iterator[None]:
+    """Remove the demo's folder in the warehouse at exit."""
     from hadoop_loader._storage.filesystem import parse_path, remove_tree
 
-    assert there.tables is not None
     folder = parse_path(there.tables)
-    if folder.exists():
-        raise UsageError(
-            f"the warehouse already has the demo's folder {folder}",
-            fix="use another warehouse, or, if it is left from an earlier demo, remove it, and "
-            f"drop the databases {DATABASE} and {DATABASE}_files",
-        )
     try:
         yield
     finally:

@@ -1,7 +1,8 @@
 """Ctrl-C while Spark starts: its JVM is killed, so that the demo ends at once.
 
 Without this, the demo would wait until Spark has started, only to stop it. The JVM holds nothing
-yet but a folder that the demo deletes.
+yet but a folder that the demo deletes. On an installation, where it makes databases, it is waited
+for.
 """
 
 from __future__ import annotations

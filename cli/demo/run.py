@@ -28,8 +28,8 @@ from headworks._cli.broker_address import topics_metadata
 from headworks._cli.demo.events import BUILDERS
 from headworks._cli.demo.installation import (
     Installation,
+    temporary_folder,
     temporary_subjects,
-    unused_folder,
 )
 from headworks._cli.demo.interrupted_start import kill_starting_jvm
 from headworks._cli.demo.progress import DemoProgress
@@ -193,20 +193,20 @@ class Demo:
         """Make the demo's own topics and subjects in an installation that runs."""
         self._bootstrap = there.bootstrap
         self._progress.note(f"broker    {self.bootstrap}, not the demo's own")
-        topics: tuple[str, ...] = TOPICS
-        if AUDIT_TOPIC not in topics_metadata(there.bootstrap) or there.registry is None:
-            topics = (*TOPICS, AUDIT_TOPIC)
         if there.registry is None:
+            topics: tuple[str, ...] = (*TOPICS, AUDIT_TOPIC)
+            self._running.enter_context(temporary_topics(there.bootstrap, topics))
             self._registry_url = self._running.enter_context(running_registry(self._home)).url
-        else:
-            self._registry_url = there.registry
-            self._running.enter_context(unused_folder(there))
-            subjects = [subject_of(topic) for topic in TOPICS]
-            self._running.enter_context(temporary_subjects(there.registry, subjects))
-            register_platform_schemas(there.registry)
-        self._running.enter_context(temporary_topics(self._bootstrap, topics))
-        if there.registry is not None:
-            self._counted_before = self._counts()
+            return
+        shutil.rmtree(self._schemas / "headworks")  # those of the installation stay as they are
+        topics = (*TOPICS, *({AUDIT_TOPIC} - topics_metadata(there.bootstrap).keys()))
+        self._running.enter_context(temporary_topics(there.bootstrap, topics))
+        self._running.enter_context(temporary_folder(there))
+        subjects = [subject_of(topic) for topic in TOPICS]
+        self._running.enter_context(temporary_subjects(there.registry, subjects))
+        self._registry_url = there.registry
+        register_platform_schemas(there.registry, missing_only=True)
+        self._counted_before = self._counts()
 
     def _open_warehouse(self) -> Any:
         from hadoop_loader import Warehouse
@@ -234,7 +234,8 @@ class Demo:
         )
 
     def _close_warehouse(self) -> None:
-        kill_starting_jvm(self._warehouse)
+        if self._database == "default":  # else it may have made databases that must be dropped
+            kill_starting_jvm(self._warehouse)
         if self._warehouse.exception() is None:
             if self._database != "default":
                 for name in drop_databases(self.hive_address, self._database):

@@ -40,8 +40,9 @@ def temporary_topics(bootstrap: str, topics: Sequence[str]) -> Iterator[None]:
         )
     admin = admin_client(bootstrap)
     made = admin.create_topics([NewTopic(name, _PARTITIONS, config=_CONFIG) for name in topics])
-    refused = _refusals(made)
+    refused: dict[str, str] = {}
     try:
+        refused = _refusals(made)
         if refused:
             why = "; ".join(f"{topic}: {reason}" for topic, reason in refused.items())
             raise RefusedError(f"the broker at {bootstrap} did not make {why}")

@@ -146,8 +146,11 @@ def _make(data_dir: Path) -> None:
         ) from None
 
 
-def register_platform_schemas(registry: str) -> None:
-    """Register the schemas that our own servers write with, unless they are registered."""
+def register_platform_schemas(registry: str, *, missing_only: bool = False) -> None:
+    """Register the schemas that our own servers write with, unless they are registered.
+
+    With `missing_only`, a subject that has a version already stays as it is.
+    """
     # Imported while the servers start, not before they do.
     from headworks import _bundled_schemas
     from headworks.registry_client import RegistryClient
@@ -156,4 +159,6 @@ def register_platform_schemas(registry: str) -> None:
     client = RegistryClient(registry)
     for path in sorted((_bundled_schemas.folder() / "headworks").glob("*.avsc")):
         text = path.read_text(encoding="utf-8")
-        client.register(subject_of(governance_of(parse(text)).topic), text)
+        subject = subject_of(governance_of(parse(text)).topic)
+        if not missing_only or client.latest(subject) is None:
+            client.register(subject, text)

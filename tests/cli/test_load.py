@@ -14,7 +14,7 @@ from hadoop_loader._operations.metrics import LoaderMetrics
 from headworks._cli import load
 from headworks._cli.main import run
 from headworks._cli.output import Format
-from headworks._cli.warehouse_options import print_report
+from headworks._cli.warehouse_options import print_report, warehouse_folder
 from headworks.errors import UnreachableError
 
 pytestmark = pytest.mark.unit
@@ -123,3 +123,15 @@ def test_metrics_are_served_to_other_machines_if_the_network_is_trusted(
     monkeypatch.setattr("hadoop_loader._spark.session.prepare_class_archive", lambda: None)
     load.run(data_dir=str(tmp_path), metrics="0.0.0.0:0", insecure=True)
     assert "headworks_loader_runs_total" in pages[0]
+
+
+def test_data_dir_moves_the_default_of_the_warehouse_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HEADWORKS_WAREHOUSE", raising=False)
+    assert warehouse_folder("d", None) == "d/warehouse"
+    assert warehouse_folder("d", "w") == "w"
+    monkeypatch.setenv("HEADWORKS_WAREHOUSE", "hdfs://h/w")
+    assert warehouse_folder("d", None) == "hdfs://h/w"
+    assert warehouse_folder(None, None) == "hdfs://h/w"

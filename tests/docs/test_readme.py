@@ -45,6 +45,9 @@ def reader(tmp_path: Path) -> dict[str, str]:
         **os.environ,
         "PATH": f"{os.environ.get('HEADWORKS_TEST_BIN') or Path(sys.executable).parent}{os.pathsep}"
         f"{os.environ['PATH']}",
+        "XDG_STATE_HOME": str(
+            tmp_path / "state"
+        ),  # what other producers left is not published here
         "HEADWORKS_BOOTSTRAP": broker,
         "HEADWORKS_REGISTRY": f"http://{registry}",
         "HEADWORKS_CONSOLE": f"http://{console}",

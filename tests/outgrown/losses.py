@@ -14,8 +14,8 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,7 @@ class Report:
 
     events: int = 0
     felt: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
+    restarted: Counter[str] = field(default_factory=Counter)  # ended by themselves
     wrong: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -57,7 +58,8 @@ class Report:
             )
         losses = sum(map(len, self.felt.values()))
         rows.append(f"{losses} losses, {self.events:,} events, {len(self.wrong)} wrong")
-        return "\n".join([*rows, *self.wrong])
+        again = ", ".join(f"{name} {count}" for name, count in sorted(self.restarted.items()))
+        return "\n".join([*rows, f"ended by themselves: {again or 'none'}", *self.wrong])
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,11 @@ class Campaign:
         loss.mend()
         self._await(f"health after {loss.name}", self._whole)
         time.sleep(_CALM_SECONDS)
-        felt = (self._longest(self._writers, began), self._longest([self._reader], began))
+        writes = [
+            float(wait) for *_, at, wait in self._lines(*self._writers) if _end(at, wait) > began
+        ]
+        reads = [float(wait) for *_, at, wait in self._lines(self._reader) if float(at) > began]
+        felt = (max(writes, default=0.0), max(reads, default=0.0))
         self.report.felt[loss.name].append(felt)
         print(f"{loss.name}: writers {felt[0]:.1f} s, reader {felt[1]:.1f} s", file=sys.stderr)
 
@@ -143,6 +149,7 @@ class Campaign:
         serves = all(one.alive and one.answers() for one in (*servers, *shape.spark_workers))
         for one in (*shape.reconcilers, *self._loaders):
             if not one.alive:  # an init system starts it again
+                self.report.restarted[one.name] += 1
                 one.launch()
         return serves and shape.kafka.in_sync()
 
@@ -166,7 +173,11 @@ class Campaign:
                 self.report.wrong.append(f"{name} sent {most} and knows of {least}: {row}")
             if unknown:
                 self.report.wrong.append(f"{name}: {unknown} were not acknowledged")
-        self._await("the reader", lambda: self._read() == sum(row["n"] for row in found.values()))
+        rows = sum(row["n"] for row in found.values())
+        try:
+            self._await("the reader", lambda: self._read() >= rows)
+        except TimeoutError:
+            self.report.wrong.append(f"the reader was given {self._read()} messages of {rows}")
         self._end(self._reader)
         self._judge_audit()
 
@@ -205,15 +216,10 @@ class Campaign:
             check=False,
         )
 
-    def _longest(self, servers: list[Server], began: float) -> float:
-        """Return the longest wait in the journals since then, in seconds."""
-        waits = [
-            float(wait)
-            for server in servers
-            for *_, at, wait in map(str.split, self._journal(server))
-            if float(at) + float(wait) >= began
-        ]
-        return max(waits, default=0.0)
+    def _lines(self, *servers: Server) -> Iterator[list[str]]:
+        """Yield the words of each line of the journals."""
+        for server in servers:
+            yield from map(str.split, self._journal(server))
 
     def _journal(self, server: Server) -> list[str]:
         file = self._folder / f"{server.name}.journal"
@@ -251,6 +257,11 @@ class Campaign:
             if time.monotonic() > end:
                 raise TimeoutError(f"{what} has not come")
             time.sleep(0.5)
+
+
+def _end(at: str, wait: str) -> float:
+    """Return when a write ended, in seconds since the epoch."""
+    return float(at) + float(wait)
 
 
 def _settings(file: Path) -> Mapping[str, str]:

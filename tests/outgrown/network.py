@@ -71,7 +71,8 @@ def network(size: int) -> Iterator[list[Host]]:
 
 
 def _remove(hosts: list[Host]) -> None:
-    for host in hosts:
+    for host in hosts:  # the kernel removes the cable of a namespace some time after it
+        subprocess.run(["ip", "link", "del", host.name], capture_output=True, check=False)
         subprocess.run(["ip", "netns", "del", host.name], capture_output=True, check=False)
     subprocess.run(["ip", "link", "del", _BRIDGE], capture_output=True, check=False)
 

@@ -5,8 +5,8 @@
 
 The writer's journal has a line for each event: `+ NUMBER AT SECONDS` if it was acknowledged, and
 `? NUMBER AT SECONDS` if it was not within the time; AT is when it was sent, in seconds since the
-epoch. The reader's has `= PARTITION OFFSET NUMBER AT SECONDS` for each event that it was given;
-SECONDS is the time since the event before.
+epoch. The reader's has `= PARTITION OFFSET NUMBER AT SECONDS` for each event that it was given: AT
+is when, and SECONDS is the time since the event before.
 """
 
 from __future__ import annotations

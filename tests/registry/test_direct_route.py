@@ -16,6 +16,8 @@ from headworks._registry.service.direct_route import DirectRoute
 from headworks._registry.store import RegistryStore
 from tests.registry.rest import record
 
+pytestmark = pytest.mark.unit
+
 CHECK = "/compatibility/subjects/s/versions"
 FIRST, SECOND = (json.dumps(record(*fields)) for fields in (("a:int",), ("a:int", "b:string")))
 REQUESTS: list[tuple[str, object]] = [

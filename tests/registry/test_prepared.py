@@ -13,6 +13,8 @@ from headworks._registry.store.tables import audit, configs
 from headworks._server.database import PreparedStatement
 from tests.registry.conftest import STORES
 
+pytestmark = pytest.mark.contract
+
 PUT = PreparedStatement(insert(configs))
 NEWEST = select(audit).where(audit.c.who == bindparam("who")).order_by(audit.c.seq.desc()).limit(2)
 

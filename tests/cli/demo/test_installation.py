@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from headworks._cli.broker_address import topics_metadata
-from headworks._cli.demo.installation import Installation, temporary_subjects, unused_folder
+from headworks._cli.demo.installation import Installation, temporary_folder, temporary_subjects
+from headworks._cli.stack.stack import register_platform_schemas
 from headworks._server import child_process
 from headworks._server.child_process import Service
-from headworks.errors import UsageError
+from headworks.errors import RefusedError
 from headworks.registry_client import RegistryClient
 from tests.command_line import run_command
 
@@ -40,8 +41,9 @@ def test_the_file_alone_says_what_is_used(tmp_path: Path, monkeypatch: pytest.Mo
     file = settings(tmp_path, bootstrap="k:1", registry="http://r", warehouse="hdfs://n:1/w/")
     there = Installation.read(file)
     assert (there.bootstrap, there.registry, there.metastore) == ("k:1", "http://r", None)
-    assert there.tables == "hdfs://n:1/w/headworks-demo"
-    assert there.database == "headworks_demo"
+    assert there.tables == f"hdfs://n:1/w/headworks-demo-{there.run}"
+    assert there.database == f"headworks_demo_{there.run}"
+    assert Installation.read(file).run != there.run
 
 
 def test_a_file_that_names_no_warehouse_is_refused(tmp_path: Path) -> None:
@@ -78,14 +80,21 @@ def test_somebody_elses_subject_stops_the_demo_before_it_makes_a_topic(
     assert client.subjects() == ["airlines-value"]
 
 
-def test_a_folder_that_exists_is_somebody_elses(tmp_path: Path) -> None:
+def test_the_folder_is_taken_away(tmp_path: Path) -> None:
     there = Installation("k:1", "http://r", str(tmp_path))
-    folder = tmp_path / "headworks-demo"
-    with unused_folder(there):
+    folder = Path(there.tables)
+    with temporary_folder(there):
         folder.mkdir()
         (folder / "file").touch()
     assert not folder.exists()
-    folder.mkdir()
-    with pytest.raises(UsageError, match="already has the demo's folder"), unused_folder(there):
-        pass
-    assert folder.exists()
+    assert tmp_path.exists()
+
+
+def test_platform_schemas_that_an_installation_has_stay(own_registry: Service) -> None:
+    client = RegistryClient(own_registry.url)
+    client.register("headworks.audit-value", SCHEMA)
+    register_platform_schemas(own_registry.url, missing_only=True)
+    assert client.version("headworks.audit-value", 1).version == 1
+    with pytest.raises(RefusedError):
+        client.version("headworks.audit-value", 2)
+    assert "headworks.logs-value" in client.subjects()
