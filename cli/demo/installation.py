@@ -7,8 +7,8 @@ Rules:
   of the topics or subjects exists, it is another's, and the demo refuses to run. Databases and
   folder have names of this run alone.
 - The topics are made first: only one demo at a time can make them, so the subjects are its own.
-- The demo takes away at the end what it made, however it ended. What Headworks' own servers write
-  with stays: the audit's topic with its counts, and its subjects.
+- The demo takes away at the end what it made, however it ended. The audit's topic stays with the
+  demo's counts, and so do the subjects of Headworks' own topics.
 """
 
 from __future__ import annotations
