@@ -41,7 +41,8 @@ class WarehouseConfig:
                     f"Hive has no database {name!r}: names are of letters, digits and _",
                     fix=f"give {setting} such a name",
                 )
-        if self.masked_database in (self.database, self.files_database):
+        taken = {self.database.lower(), self.files_database.lower()}  # Hive ignores case
+        if self.masked_database is not None and self.masked_database.lower() in taken:
             raise UsageError(
                 f"masked views cannot be in database {self.masked_database}: it has the others",
                 fix="give the setting `masked_database` a name of its own",

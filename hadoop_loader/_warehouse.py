@@ -300,7 +300,8 @@ class Warehouse:
         client = client_properties(config.bootstrap)
         registry = RegistryClient(config.registry)
         databases = config.files_database, config.database, config.masked_database
-        catalog = HiveCatalog(self._spark, *databases)
+        embedded = config.metastore_uri is None
+        catalog = HiveCatalog(self._spark, *databases, embedded=embedded)
         catalog.prepare(config.metastore)
         log = CommitLog(config.root / _STATE_FOLDER, self._lock.record_folder)
         snapshots = None if config.iceberg is None else self._publisher(config.iceberg, log)
@@ -318,7 +319,7 @@ class Warehouse:
             policy=config.policy,
             on_step=self._on_step,
             fenced=self._lock.fenced,
-            embedded=config.metastore_uri is None,
+            embedded=embedded,
             table_error=metastore_table_error,
             snapshots=snapshots,
         )

@@ -62,6 +62,14 @@ class Catalog(Protocol):
         """Create or replace a masked view; its property MASKED_BY says what defined it."""
         ...
 
+    def check_masked_query(self, query: str) -> None:
+        """Raise the error for a masked view that the metastore cannot store."""
+        ...
+
+    def drop_masked_view(self, name: str) -> None:
+        """Drop a masked view, if it exists and one is wanted."""
+        ...
+
     def add_days(self, name: str, days: Iterable[str]) -> None:
         """Add the partitions of these days that the table lacks."""
         ...

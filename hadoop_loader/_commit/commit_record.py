@@ -90,8 +90,10 @@ class TableState:
     earlier_lives: int = field(default=0, metadata=_ADDED)  # how often the topic was made again
     # Rows and quarantined messages that erasure and retention removed; the audit still counts them.
     removed: int = field(default=0, metadata=_ADDED)
-    # Sensitive paths of schemas that `projections` no longer has.
+    # Sensitive paths of schemas that `projections` does not have, or no longer.
     sensitive: list[list[str]] = field(default_factory=list, metadata=_ADDED)
+    # Whether `sensitive` has the paths of all versions of the subject: no earlier release did so.
+    marked: bool = field(default=False, metadata=_ADDED)
     # The statistics in the metastore: the commit that set them, rows, and estimated bytes.
     statistics: list[int] = field(default_factory=list, metadata=_ADDED)
 

@@ -5,6 +5,8 @@ Rule: defining one again changes nothing, so the work after a commit may do so a
 
 from __future__ import annotations
 
+import logging
+
 from hadoop_loader._commit.catalog import Catalog
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import TableState
@@ -22,7 +24,10 @@ from hadoop_loader._tables.sensitive import (
     sensitive_property,
 )
 from hadoop_loader._tables.views import view_columns, view_query
+from headworks.errors import HeadworksError
 from headworks.schema import Record, Schema, governance_of
+
+_LOG = logging.getLogger(__name__)
 
 
 def define_table(state: TableState, log: CommitLog, root: AnyPath, catalog: Catalog) -> None:
@@ -60,27 +65,46 @@ def define_view(state: TableState, log: CommitLog, catalog: Catalog) -> None:
 
 def lacks_masked_view(state: TableState, catalog: Catalog) -> bool:
     """Return whether a topic lacks its masked view, or has one of earlier columns."""
-    return catalog.masked_view(state.table) not in (None, _defined_by(state))
+    return catalog.masked_view(state.table) not in (None, _defined_by(state, catalog))
 
 
 def define_masked_view(state: TableState, log: CommitLog, catalog: Catalog) -> None:
-    """Define a topic's masked view over its view, if the setting wants one that is not there."""
+    """Define a topic's masked view over its view, if the setting wants one that is not there.
+
+    One that cannot be defined is dropped, since an old one may show what is sensitive now. The
+    table does not wait for it: each run names the problem, and tries again.
+    """
     if not lacks_masked_view(state, catalog):
         return
+    if not state.marked:  # by an earlier release; the next commit marks it
+        catalog.drop_masked_view(state.table)
+        return
+    try:
+        _put_masked_view(state, log, catalog)
+    except HeadworksError as error:
+        catalog.drop_masked_view(state.table)
+        _LOG.error("table %s has no masked view: %s", state.table, error)
+    except Exception:
+        catalog.drop_masked_view(state.table)
+        raise
+
+
+def _put_masked_view(state: TableState, log: CommitLog, catalog: Catalog) -> None:
     history = projections_of(state, log)
     paths = known_paths(history, state.sensitive)
     marks = sensitive_columns(history, paths)
     columns = commented(view_columns(history), marks)
+    names = [c.name for c in columns]
+    query = masked_query(catalog.view_of(state.table), names, history[-1].schema, paths)
+    catalog.check_masked_query(query)
     catalog.put_masked_view(
         state.table,
         columns,
-        masked_query(
-            catalog.view_of(state.table), [c.name for c in columns], history[-1].schema, paths
-        ),
+        query,
         _schema_doc(history[-1].schema),
         _properties(state, history[-1].schema)
         | sensitive_property(marks)
-        | {MASKED_BY: _defined_by(state)},
+        | {MASKED_BY: _defined_by(state, catalog)},
     )
 
 
@@ -127,8 +151,8 @@ def _properties(state: TableState, schema: Schema) -> dict[str, str]:
     }
 
 
-def _defined_by(state: TableState) -> str:
-    return f"commit {state.projections[-1][0]}"
+def _defined_by(state: TableState, catalog: Catalog) -> str:
+    return f"commit {state.projections[-1][0]} over {catalog.view_of(state.table)}"
 
 
 def _schema_doc(schema: Schema) -> str | None:

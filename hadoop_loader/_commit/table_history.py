@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import TableState
 from hadoop_loader._tables.field_ids import NO_FIELD_IDS, FieldIds, field_ids
 from hadoop_loader._tables.old_rows import SchemaProjection
-from hadoop_loader._tables.sensitive import known_paths
+from hadoop_loader._tables.sensitive import known_paths, paths_of_versions
 from hadoop_loader._tasks.latest_rows import TableHistory
+from hadoop_loader._tasks.load_task import WriterSchema
+from headworks.errors import SchemaError
 from headworks.schema import parse
+from headworks.schema._sensitive import Paths
+
+_MAX_CACHED_PATHS = 10_000
 
 
 def projections_of(state: TableState, log: CommitLog) -> list[SchemaProjection]:
@@ -19,9 +27,46 @@ def projections_of(state: TableState, log: CommitLog) -> list[SchemaProjection]:
     ]
 
 
-def sensitive_of(state: TableState, log: CommitLog) -> list[list[str]]:
-    """Return the sensitive paths of all schemas that a table has had."""
-    return [[*path] for path in sorted(known_paths(projections_of(state, log), state.sensitive))]
+def sensitive_of(
+    state: TableState, log: CommitLog, versions: Iterable[WriterSchema] = ()
+) -> list[list[str]]:
+    """Return the sensitive paths of all schemas that a table has had, and of these versions."""
+    paths = known_paths(projections_of(state, log), state.sensitive)
+    return [[*path] for path in sorted(_with_versions(paths, _texts(versions)))]
+
+
+def sensitive_after(
+    before: TableState | None, versions: Sequence[WriterSchema], log: CommitLog
+) -> tuple[tuple[str, ...], ...]:
+    """Return the paths for the state of a table whose subject has these versions.
+
+    They are those of `before` if its schemas and they already say all that the versions say.
+    """
+    stored: tuple[tuple[str, ...], ...] = ()
+    history: tuple[str, ...] = ()
+    if before is not None:
+        stored = tuple(tuple(path) for path in before.sensitive)
+        history = tuple(log.schemas.get(key) for *_, key in before.projections)
+    known = _with_versions(frozenset(stored), history)
+    found = _with_versions(known, _texts(versions))
+    return tuple(sorted(found)) if before is None or found - known else stored
+
+
+def _texts(versions: Iterable[WriterSchema]) -> tuple[str, ...]:
+    """Return the schemas in the order in which they were registered."""
+    return tuple(one.text for one in sorted(versions, key=lambda one: one.version))
+
+
+@lru_cache(maxsize=_MAX_CACHED_PATHS)
+def _with_versions(paths: Paths, texts: tuple[str, ...]) -> Paths:
+    """Return the paths with those of these schemas; one that is none has no rows to hide."""
+    schemas = []
+    for text in texts:
+        try:
+            schemas.append(parse(text, strict=False))
+        except SchemaError:
+            continue
+    return paths_of_versions(schemas, paths)
 
 
 def table_history(

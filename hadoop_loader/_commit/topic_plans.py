@@ -16,12 +16,12 @@ from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import Commit, TableState
 from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.report import SkippedTopic
-from hadoop_loader._commit.table_history import field_ids_after
+from hadoop_loader._commit.table_history import field_ids_after, sensitive_after
 from hadoop_loader._commit.text_store import fingerprint
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._decode.recursive_types import flat_schema
 from hadoop_loader._tables.columns import MARKS_TABLE, StructField, ddl, table_name
-from hadoop_loader._tables.hive_catalog import SELF_TEST_TABLE
+from hadoop_loader._tables.hive_catalog import MAX_VIEW_CHARACTERS, SELF_TEST_TABLE
 from hadoop_loader._tables.old_rows import SchemaProjection, file_columns
 from hadoop_loader._tables.views import view_query
 from hadoop_loader._tasks.load_task import TopicPlan, WriterSchema
@@ -41,8 +41,6 @@ _FORBIDDEN_STATUSES = (401, 403)  # 401: a request without credentials
 _MAX_SINGLE_LOOKUPS = 8
 _LISTED_VERSIONS_PER_TOPIC = 10
 _MAX_CACHED_HISTORIES = 10_000
-# The longest text of a view in the embedded metastore, less the name of the table that it reads.
-_MAX_VIEW_CHARACTERS = 32_700 - 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +191,7 @@ def plan_topics(
                 writers,
                 policy.hourly(before),
                 life=before.earlier_lives + 1 if before else 1,
+                sensitive=sensitive_after(before, writers, log),
             )
             if taken.setdefault(table, topic) != topic:
                 raise UsageError(
@@ -211,13 +210,16 @@ def plan_topics(
 
 
 def next_state(plan: TopicPlan, before: TableState | None, load: int, size: float) -> TableState:
-    """Return the table's state after commit `load`; a new schema adds a projection."""
+    """Return the table's state after commit `load`; a new schema or mark adds a projection."""
     key = fingerprint(plan.latest.text)
     known = before or TableState(table_name(plan.topic), plan.subject, [])
     projections = list(known.projections)
     latest = projections[-1] if projections else [0, 0, 0, ""]
     # A table of an earlier release is defined again, to have its files in the present form.
-    if (latest[1], latest[3]) != (plan.latest.version, key) or not known.field_ids:
+    # One whose marks are others has other comments, and another masked view.
+    sensitive = [[*path] for path in plan.sensitive]
+    defined = known.field_ids and known.marked and known.sensitive == sensitive
+    if (latest[1], latest[3]) != (plan.latest.version, key) or not defined:
         projections.append([load, plan.latest.version, plan.latest.schema_id, key])
     return replace(
         known,
@@ -226,6 +228,8 @@ def next_state(plan: TopicPlan, before: TableState | None, load: int, size: floa
         hourly=plan.hourly,
         field_ids=fingerprint(plan.field_ids.text),
         earlier_lives=plan.life - 1,
+        sensitive=sensitive,
+        marked=True,
     )
 
 
@@ -236,7 +240,7 @@ def store_texts(plan: TopicPlan, log: CommitLog) -> None:
 
 
 def schema_changed(plan: TopicPlan, before: TableState | None) -> bool:
-    """Return whether the topic's latest schema differs from the table's."""
+    """Return whether the topic's latest schema, or what is sensitive, differs from the table's."""
     return bool(next_state(plan, before, 0, 0.0).projections[-1][0] == 0)
 
 
@@ -287,10 +291,10 @@ def check_metastore_limits(columns: Sequence[StructField], view: str, *, embedde
             problem = type_problem(len(ddl(column.type).replace("`", "")))
         if problem is not None:
             raise UsageError(f"{problem} (column {column.name[:40]})", fix=fix)
-    if embedded and len(view) > _MAX_VIEW_CHARACTERS:
+    if embedded and len(view) > MAX_VIEW_CHARACTERS:
         raise UsageError(
             f"the view would have a text of {len(view):,} characters, and the embedded metastore "
-            f"takes {_MAX_VIEW_CHARACTERS:,}",
+            f"takes {MAX_VIEW_CHARACTERS:,}",
             fix="use a metastore of its own (`--metastore`), which stores longer texts; or keep "
             "the schema to fewer columns; after many versions, `headworks load rebuild` shortens "
             "the view",

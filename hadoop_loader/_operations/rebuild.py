@@ -114,7 +114,8 @@ class Rebuild:
                 fix="`headworks load status` lists those that have one",
             )
         self._transaction.failures.require(state.files_table)
-        latest = self._latest(topic)
+        versions = self._versions(topic)
+        latest = versions[-1]
         key = self._context.log.schemas.put(latest.text)
         folder = self._context.root / REBUILD_FOLDER / state.table
         last = self._forget_others(folder, key, last)
@@ -135,7 +136,8 @@ class Rebuild:
             state,
             source=new,
             projections=[[builder.number, latest.version, latest.schema_id, key]],
-            sensitive=sensitive_of(state, self._context.log),
+            sensitive=sensitive_of(state, self._context.log, versions),
+            marked=True,
             files=len(builder.files),
             field_ids=self._context.log.field_ids.put(ids.text),
         )
@@ -152,14 +154,14 @@ class Rebuild:
         self._context.log.write_report(commit.number, report.as_dict())
         return report
 
-    def _latest(self, topic: str) -> WriterSchema:
+    def _versions(self, topic: str) -> tuple[WriterSchema, ...]:
         versions = require_versions(topic, self._context.versions([topic]))
         if not versions:
             raise UsageError(
                 f"topic {topic} has no schema any more",
                 fix=f"register one as {subject_of(topic)}",
             )
-        return versions[-1]
+        return versions
 
     def _history(self, state: TableState, latest: WriterSchema, number: int) -> TableHistory:
         """Return the schemas of the old files; IncompatibleError if rows cannot follow the latest.

@@ -38,16 +38,25 @@ _DAYS_PER_STATEMENT = 400
 _MAX_COMMENT_CHARACTERS = 250
 SELF_TEST_TABLE = "headworks_self_test"
 _TYPES_REFUSED = "types incompatible"  # Hive's words
+# The longest text of a view in the embedded metastore, less the name of the table that it reads.
+MAX_VIEW_CHARACTERS = 32_700 - 400
 
 
 class HiveCatalog:
     """Tables over files in `files_database`, views for users in `database`.
 
-    `masked_database`: where the masked views are; None: there are none.
+    `masked_database`: where the masked views are; None: there are none. `embedded`: the metastore
+    is the embedded one.
     """
 
     def __init__(
-        self, spark: Any, files_database: str, database: str, masked_database: str | None = None
+        self,
+        spark: Any,
+        files_database: str,
+        database: str,
+        masked_database: str | None = None,
+        *,
+        embedded: bool = False,
     ) -> None:
         self._spark = spark  # the session that runs every statement
         self._files = files_database  # database of the tables over files
@@ -56,6 +65,7 @@ class HiveCatalog:
         # metastore while this one has it open.
         self._known: set[str] | None = None
         self._masked = masked_database
+        self._embedded = embedded
         self._masked_by: dict[str, str] | None = None  # by masked view, read once
 
     def prepare(self, state: Path) -> None:
@@ -153,6 +163,23 @@ class HiveCatalog:
         if self._masked_by is not None:
             self._masked_by[name] = properties[MASKED_BY]
 
+    def check_masked_query(self, query: str) -> None:
+        """Raise UsageError for a masked view that the metastore cannot store."""
+        if self._embedded and len(query) > MAX_VIEW_CHARACTERS:
+            raise UsageError(
+                f"the masked view would have a text of {len(query):,} characters, and the embedded "
+                f"metastore takes {MAX_VIEW_CHARACTERS:,}",
+                fix="use a metastore of its own (`--metastore`), which stores longer texts; or "
+                "keep the schema to fewer columns",
+            )
+
+    def drop_masked_view(self, name: str) -> None:
+        """Drop a masked view if it exists."""
+        if self._masked is not None:
+            self._sql(f"DROP VIEW IF EXISTS {quoted(self._masked)}.{quoted(name)}")
+            if self._masked_by is not None:
+                self._masked_by.pop(name, None)
+
     def _properties_of_views(self, database: str, key: str) -> dict[str, str]:
         """Return a property of all views of a database that have it, by name."""
         rows = self._sql(f"SHOW VIEWS IN {quoted(database)}").collect()
@@ -229,10 +256,7 @@ class HiveCatalog:
 
     def drop_view(self, name: str) -> None:
         """Drop a view and its masked view if they exist."""
-        if self._masked is not None:
-            self._sql(f"DROP VIEW IF EXISTS {quoted(self._masked)}.{quoted(name)}")
-            if self._masked_by is not None:
-                self._masked_by.pop(name, None)
+        self.drop_masked_view(name)
         self._sql(f"DROP VIEW IF EXISTS {self.view_of(name)}")
 
     def set_properties(self, name: str, properties: dict[str, str]) -> None:

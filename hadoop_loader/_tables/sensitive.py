@@ -23,8 +23,8 @@ from hadoop_loader._tables.columns import (
 )
 from hadoop_loader._tables.old_rows import SchemaProjection, value_type
 from hadoop_loader._tables.sql_literals import string_literal
-from headworks.schema import Field, Record, Schema
-from headworks.schema._sensitive import Paths, paths_below, sensitive_paths
+from headworks.schema import Array, Field, MapType, Record, Schema, Union
+from headworks.schema._sensitive import ENTRY, ITEM, Paths, paths_below, sensitive_paths
 
 PROPERTY = "headworks.sensitive"
 MASKED_BY = "headworks.masked_by"  # the property of a masked view that says what defined it
@@ -66,6 +66,18 @@ def known_paths(history: Sequence[SchemaProjection], earlier: Iterable[Sequence[
     return paths
 
 
+def paths_of_versions(schemas: Iterable[Schema], earlier: Paths) -> Paths:
+    """Return `earlier` with the sensitive paths of these schemas, under each later name.
+
+    `schemas`: of all versions of a subject, in order. A table need not be able to hold them.
+    """
+    paths = earlier
+    for schema in schemas:
+        paths |= sensitive_paths(schema)
+        paths |= frozenset(_renamed(schema, paths))
+    return paths
+
+
 def sensitive_columns(history: Sequence[SchemaProjection], paths: Paths) -> dict[str, Mark]:
     """Return the sensitive columns that a table has or had, by name."""
     found: dict[str, Mark] = {}
@@ -103,6 +115,24 @@ def masked_query(view: str, columns: Sequence[str], latest: Schema, paths: Paths
         for name in columns
     ]
     return f"SELECT {', '.join(items)} FROM {view}"
+
+
+def _renamed(schema: Schema, paths: Paths) -> Iterator[tuple[str, ...]]:
+    """Yield the paths under the names that fields have in `schema`, and under those before."""
+    if not paths:
+        return
+    if isinstance(schema, Record):
+        for f in schema.fields:
+            below = paths_below(paths, f.name, *f.aliases)
+            yield from ((f.name, *rest) for rest in below)
+            yield from ((f.name, *rest) for rest in _renamed(f.type, below))
+    elif isinstance(schema, Array):
+        yield from ((ITEM, *rest) for rest in _renamed(schema.items, paths_below(paths, ITEM)))
+    elif isinstance(schema, MapType):
+        yield from ((ENTRY, *rest) for rest in _renamed(schema.values, paths_below(paths, ENTRY)))
+    elif isinstance(schema, Union):
+        for branch in schema.branches:
+            yield from _renamed(branch, paths)
 
 
 def _marks(schema: Schema, paths: Paths) -> dict[str, Mark]:

@@ -75,6 +75,7 @@ class TopicPlan:
     hourly: bool = False
     field_ids: FieldIds = NO_FIELD_IDS  # of the latest schema
     life: int = 1  # of the topic: 2 once it was deleted and made again
+    sensitive: tuple[tuple[str, ...], ...] = ()  # see `TableState.sensitive`
 
 
 @dataclass(frozen=True, slots=True)

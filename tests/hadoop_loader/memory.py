@@ -21,10 +21,11 @@ from hadoop_loader._fetch.log_identity import LogIdentity
 from hadoop_loader._fetch.ranges import FetchRange, Watermarks
 from hadoop_loader._storage.filesystem import AnyPath, parquet_source, sorted_glob
 from hadoop_loader._tables.columns import StructField
+from hadoop_loader._tables.sensitive import MASKED_BY
 from hadoop_loader._tasks.load_task import LoadTask, TaskManifest, WriterSchema, run_load_task
 from hadoop_loader._tasks.rewrite_task import RewriteResult, RewriteTask, run_rewrite_task
 from headworks._wire import prefix
-from headworks.errors import CorruptError
+from headworks.errors import CorruptError, UsageError
 
 Json = Any
 
@@ -123,6 +124,9 @@ class MemoryCatalog:
         self.views: dict[str, str] = {}
         self.days: dict[str, dict[str, AnyPath]] = {}
         self.properties: dict[str, dict[str, str]] = {}
+        self.masked: dict[str, tuple[str, str]] | None = None  # query, and what defined it
+        self.max_masked_characters: int | None = None
+        self.prefix = ""  # of views in SQL
 
     def tables(self) -> set[str]:
         return set(self.columns)
@@ -154,10 +158,25 @@ class MemoryCatalog:
         self.views[name] = query
 
     def masked_view(self, name: str) -> str | None:
-        return None  # there is no masked database
+        return None if self.masked is None else self.masked.get(name, ("", ""))[1]
 
-    def put_masked_view(self, *_: object) -> None:
-        raise AssertionError("no masked view is wanted")
+    def put_masked_view(
+        self,
+        name: str,
+        columns: Sequence[StructField],
+        query: str,
+        comment: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        assert self.masked is not None, "no masked view is wanted"
+        self.masked[name] = query, properties[MASKED_BY]
+
+    def check_masked_query(self, query: str) -> None:
+        if self.max_masked_characters is not None and len(query) > self.max_masked_characters:
+            raise UsageError("the masked view is too long")
+
+    def drop_masked_view(self, name: str) -> None:
+        (self.masked or {}).pop(name, None)
 
     def add_days(self, name: str, days: Iterable[str]) -> None:
         for day in days:
@@ -175,6 +194,7 @@ class MemoryCatalog:
             self.days[name].pop(day, None)
 
     def drop_view(self, name: str) -> None:
+        self.drop_masked_view(name)
         self.views.pop(name, None)
 
     def set_properties(self, name: str, properties: dict[str, str]) -> None:
@@ -184,7 +204,7 @@ class MemoryCatalog:
         return name
 
     def view_of(self, name: str) -> str:
-        return name
+        return self.prefix + name
 
 
 @dataclass

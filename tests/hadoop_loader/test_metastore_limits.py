@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader._commit.topic_plans import _MAX_VIEW_CHARACTERS
 from hadoop_loader._operations.load import Load
 from hadoop_loader._tables.columns import STRING, StructColumn, StructField, quoted
-from hadoop_loader._tables.hive_catalog import HiveCatalog
+from hadoop_loader._tables.hive_catalog import MAX_VIEW_CHARACTERS, HiveCatalog
 from headworks.compatibility._columns import (
     MAX_COLUMN_NAME_CHARACTERS,
     MAX_COLUMN_TYPE_CHARACTERS,
@@ -92,7 +91,7 @@ def test_the_embedded_metastore_stores_everything_up_to_the_limits(
         catalog.put_table(name, columns, tmp_path / name, None, {})
         start = f"SELECT {', '.join(quoted(one.name) for one in columns)} FROM "
         end = f"{catalog.source_of(name)} WHERE '' <> '"
-        query = start + end + "x" * (_MAX_VIEW_CHARACTERS - len(start)) + "'"
+        query = start + end + "x" * (MAX_VIEW_CHARACTERS - len(start)) + "'"
         catalog.put_view(name, columns, query, None, {})
         catalog.put_view(name, columns, query, None, {})
     comment = spark.sql("DESCRIBE limits.new").first()["comment"]
