@@ -5,7 +5,8 @@ Rules:
 - A group is moved exactly, or not at all: it reads no message twice, and misses none.
 - New messages on the new cluster: a group must have read the old one to its end, and starts at the
   beginning. Copies on the new cluster: a group continues at the copy of its first unread message.
-  The messages behind it are compared, so that no guess about a mirror's offsets is made.
+  The messages behind it are compared, so that no guess about a mirror's offsets is made. The last
+  message of each partition must be on both: nothing that is found on neither proves a copy.
 - Nothing is written before every group is checked. Writing again gives the same offsets.
 """
 
@@ -13,12 +14,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from hadoop_loader._fetch.kafka_log import KafkaLog
 from hadoop_loader._fetch.ranges import Watermarks
-from hadoop_loader._operations.log_tails import log_tails
+from hadoop_loader._operations.log_tails import MOST_LOOKED_BACK, last_messages, log_tails
 from headworks._kafka.client_properties import client_properties
 from headworks.errors import FindingsError, UsageError
 from headworks.groups import (
@@ -32,6 +33,10 @@ from headworks.groups import (
 GroupOffsets = Mapping[str, Mapping[TopicPartition, int]]  # by group
 _MIRROR_GROUPS = "headworks-mirror-"  # their offsets are of the source alone
 _MAX_NAMED_PROBLEMS = 8
+_FIX = (
+    "let the groups read to the end of the old cluster, stop their consumers, and move again; or "
+    "choose other ones with --groups"
+)
 
 
 class MovedGroups:
@@ -63,12 +68,14 @@ class MovedGroups:
             found = groups.described(names, age_timeout=0)
         plan = _GroupPlan(self._old, self._new, copied=copied)
         offsets = plan.offsets(found)
-        problems = plan.problems + self._taken(offsets)
+        problems, fixes = plan.problems, [_FIX] if plan.problems else []
+        for problem, fix in self._taken(offsets):
+            problems.append(problem)
+            fixes.append(fix)
         if problems:
             raise FindingsError(
                 f"no group was moved: {'; '.join(problems[:_MAX_NAMED_PROBLEMS])}",
-                fix="let the groups read to the end of the old cluster, stop their consumers, and "
-                "move again; or choose other ones with --groups",
+                fix="; ".join(list(dict.fromkeys(fixes))[:_MAX_NAMED_PROBLEMS]),
             )
         return offsets
 
@@ -79,20 +86,22 @@ class MovedGroups:
                 if places:
                     groups.move(name, places)
 
-    def _taken(self, offsets: GroupOffsets) -> list[str]:
-        """Return the problems of groups that the new cluster has already."""
+    def _taken(self, offsets: GroupOffsets) -> Iterator[tuple[str, str]]:
+        """Yield the problem of each group that the new cluster has already, and the way out."""
         with Groups(self._new) as groups:
             there = [g.name for g in groups.listed() if g.name in offsets]
             found = groups.described(there, age_timeout=0) if there else []
-        problems = [_has_members(one, self._new) for one in found if one.active]
         for one in found:
+            if one.active:
+                yield _has_members(one, self._new), _FIX
             ours = offsets[one.name]
-            other = [place for place, at in one.offsets.items() if ours.get(place, at) != at]
-            problems += [
-                f"group {one.name} has its own offset in {_named(place)} of {self._new}"
-                for place in sorted(other)[:1]
-            ]
-        return problems
+            other = sorted(place for place, at in one.offsets.items() if ours.get(place, at) != at)
+            if other:
+                yield (
+                    f"group {one.name} has its own offset in {_named(other[0])} of {self._new}",
+                    "if nothing needs the offsets of the new cluster, "
+                    f"`headworks group delete {one.name} --bootstrap {self._new}`",
+                )
 
 
 @dataclass(slots=True)
@@ -104,7 +113,7 @@ class _TopicMove:
     marks: Mapping[int, Watermarks]  # of the new cluster
     offsets: dict[TopicPartition, int] = field(default_factory=dict)  # of the new cluster
     unread: list[PartitionOffset] = field(default_factory=list)  # the copies to continue at
-    last: list[PartitionOffset] = field(default_factory=list)  # messages that must be copied
+    logs: dict[TopicPartition, Watermarks] = field(default_factory=dict)  # old, to be copied whole
 
 
 class _GroupPlan:
@@ -129,20 +138,36 @@ class _GroupPlan:
             for topic, positions in _by_topic(one).items()
             if topic in self._old_topics  # a group's offsets outlive the topic
         ]
-        copies = self._copies(moves)
+        last = last_messages(self._old, {p: log for m in moves for p, log in m.logs.items()})
+        copies = self._copies(moves, {message for message in last.values() if message})
         found: dict[str, dict[TopicPartition, int]] = {one.name: {} for one in groups}
         for move in moves:
-            missing = {TopicPartition(*p[:2]) for p in move.unread + move.last if p not in copies}
-            self.problems += [
-                f"group {move.group}: the last messages of {_named(place)} are not the same on both"
-                " clusters"
-                for place in sorted(missing)
-            ]
+            self._compare(move, last, copies)
             found[move.group] |= move.offsets
             found[move.group] |= {
                 TopicPartition(*p[:2]): copies[p] for p in move.unread if p in copies
             }
         return found
+
+    def _compare(
+        self,
+        move: _TopicMove,
+        last: Mapping[TopicPartition, PartitionOffset | None],
+        copies: Mapping[PartitionOffset, int],
+    ) -> None:
+        """The new cluster must have the last messages of the old one."""
+        ends = [message for place in move.logs if (message := last.get(place))]
+        missing = {TopicPartition(*p[:2]) for p in [*move.unread, *ends] if p not in copies}
+        self.problems += [
+            f"group {move.group}: the last messages of {_named(place)} are not the same on both"
+            " clusters"
+            for place in sorted(missing)
+        ]
+        self.problems += [
+            f"group {move.group}: the last {MOST_LOOKED_BACK:,} offsets of {_named(place)} hold no"
+            " message that could be compared"
+            for place in sorted(move.logs.keys() - last.keys())
+        ]
 
     def _move_of(self, move: _TopicMove, positions: list[GroupPosition]) -> _TopicMove:
         if not move.marks:
@@ -155,13 +180,11 @@ class _GroupPlan:
             self._from_beginning(move, positions)
         elif len(move.marks) == len(self._old_topics[move.topic]):
             self._from_copies(move, positions)
-        elif all(p.lag == 0 for p in positions):
-            move.offsets = _of_all(move.topic, {p: m.high for p, m in move.marks.items()})
         else:
             self.problems.append(
-                f"group {move.group} has unread messages in {move.topic}, whose partitions are "
-                f"{len(self._old_topics[move.topic])} on one cluster and {len(move.marks)} on the "
-                "other"
+                f"group {move.group}: {move.topic} has {len(self._old_topics[move.topic])} "
+                f"partitions on {self._old} and {len(move.marks)} on {self._new}, so its copies "
+                "cannot be compared"
             )
         return move
 
@@ -191,23 +214,24 @@ class _GroupPlan:
                 move.unread.append(_first_unread(position))
             else:
                 move.offsets[place] = move.marks[position.partition].high
-            if end > (position.log_start_offset or 0):
-                move.last.append(PartitionOffset(*place, end - 1))
+            move.logs[place] = Watermarks(position.log_start_offset or 0, end)
 
-    def _copies(self, moves: Iterable[_TopicMove]) -> Mapping[PartitionOffset, int]:
+    def _copies(
+        self, moves: Sequence[_TopicMove], last: Set[PartitionOffset]
+    ) -> Mapping[PartitionOffset, int]:
         """Return the new offset of each old one behind which both clusters have the same messages.
 
         Messages are counted from the end. A mirror keeps their order, and a message that it copied
-        twice makes the tails differ.
+        twice makes the tails differ. Behind the `last` messages' offsets there must be one.
         """
         marks = {move.topic: move.marks for move in moves}
-        asked = {place for move in moves for place in (*move.unread, *move.last)}
+        asked = last | {place for move in moves for place in move.unread}
         here = log_tails(self._old, asked)
         new: dict[PartitionOffset, PartitionOffset] = {}
         for place in asked:
             mark, tail = marks[place.topic][place.partition], here.get(place)
             at = mark.high - (tail.messages if tail else 0)
-            if at >= mark.low:
+            if at >= mark.low and (tail or place not in last):
                 new[place] = place._replace(offset=at)
         there = log_tails(self._new, new.values())
         return {

@@ -20,6 +20,7 @@ def test_a_healthy_installation_is_not_red(tmp_path: Path) -> None:
     assert report.messages > 0
 
 
+@pytest.mark.timeout(900)  # an alert that stays out is waited for, and reported
 def test_rules_fire_for_troubles_that_are_caused(tmp_path: Path) -> None:
     report = alarms.campaign(tmp_path, alarms.QUICK)
     assert not report.wrong, report

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
@@ -15,13 +15,16 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
+from typer.testing import CliRunner
 
 from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.transaction import LoaderContext
 from hadoop_loader._fetch.kafka_log import KafkaLog
+from hadoop_loader._operations import log_tails
 from hadoop_loader._operations.load import Load
 from hadoop_loader._operations.move import Move, MoveReport
 from hadoop_loader._operations.move_groups import MovedGroups
+from headworks._cli.main import command_line
 from headworks._server import child_process
 from headworks._server.child_process import Service
 from headworks._wire import HEADER_SIZE, prefix
@@ -30,7 +33,7 @@ from headworks.groups import Groups, TopicPartition
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
 from tests.interop.in_place import start_in_place
-from tests.mirror.messages import create
+from tests.mirror.messages import Sent, create, produce
 from tests.soak.fire_loader import loader_context
 from tests.waiting import until
 
@@ -254,5 +257,80 @@ def test_a_group_that_reads_the_new_cluster_already_stays(pipeline: Pipeline) ->
     pipeline.traffic.end()
     with Groups(pipeline.new) as groups:
         groups.move(group, {TopicPartition(pipeline.topic, 1): 5})
-    with pytest.raises(FindingsError, match=f"{group} has its own offset in {pipeline.topic}.1."):
+    reason = f"{group} has its own offset in {pipeline.topic}.1."
+    with pytest.raises(FindingsError, match=reason) as stays:
         pipeline.move("beginning", group)
+    assert stays.value.fix is not None
+    assert stays.value.fix.endswith(f"`headworks group delete {group} --bootstrap {pipeline.new}`")
+    given = ["group", "delete", group, "--bootstrap", pipeline.new, "--yes"]
+    assert CliRunner().invoke(command_line("group"), given).exit_code == 0
+    assert group in pipeline.move("beginning", group).groups
+
+
+class Transactions:
+    """A topic on two clusters, written in transactions, and a group that has read the old one."""
+
+    def __init__(self, old: str, new: str, *, partitions: int = 1) -> None:
+        self.old, self.new = old, new
+        self.topic = f"transactions{next(_numbers)}"
+        create(old, self.topic, 1)
+        create(new, self.topic, partitions)
+
+    def send(self, address: str, numbers: range, *, commit: bool = True) -> None:
+        """Write the numbers in a transaction, which ends in a marker."""
+        given: dict[str, Any] = {"bootstrap.servers": address, "transactional.id": self.topic}
+        producer = Producer(given)
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        for n in numbers:
+            producer.produce(self.topic, str(n), partition=0, timestamp=1000 + n)
+        assert producer.flush(60) == 0
+        if commit:
+            producer.commit_transaction(60)
+        else:
+            producer.abort_transaction(60)
+
+    def copy(self, numbers: range) -> None:
+        """Write the numbers to the new cluster, as a mirror does."""
+        sent = [Sent(0, None, str(n).encode(), 1000 + n) for n in numbers]
+        produce(self.new, self.topic, sent)
+
+    def planned(self) -> Mapping[TopicPartition, int]:
+        """Return where the group continues, which has read all of the old cluster."""
+        place, log = TopicPartition(self.topic, 0), KafkaLog({"bootstrap.servers": self.old})
+        with Groups(self.old) as groups:
+            groups.move(self.topic, {place: log.watermarks({self.topic: [0]})[self.topic][0].high})
+        return MovedGroups(self.old, self.new, self.topic).plan(copied=True)[self.topic]
+
+
+def test_the_last_message_before_a_transactions_end_must_be_copied(
+    broker: Service, other: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = Transactions(broker.address, other.address)
+    moved.send(moved.old, range(20))
+    moved.send(moved.old, range(100, 130), commit=False)
+    moved.copy(range(15))
+    with pytest.raises(FindingsError, match=r"the last messages of .* are not the same"):
+        moved.planned()
+    moved.copy(range(15, 20))
+    assert moved.planned() == {TopicPartition(moved.topic, 0): 20}
+    monkeypatch.setattr(log_tails, "MOST_LOOKED_BACK", 25)
+    with pytest.raises(FindingsError, match=r"offsets of .* hold no message"):
+        moved.planned()
+
+
+def test_a_partition_of_aborted_messages_has_nothing_to_compare(
+    broker: Service, other: Service
+) -> None:
+    moved = Transactions(broker.address, other.address)
+    moved.send(moved.old, range(20), commit=False)
+    assert moved.planned() == {TopicPartition(moved.topic, 0): 0}
+
+
+def test_copies_in_another_number_of_partitions_are_not_compared(
+    broker: Service, other: Service
+) -> None:
+    moved = Transactions(broker.address, other.address, partitions=2)
+    moved.send(moved.old, range(20))
+    with pytest.raises(FindingsError, match=r"has 1 partitions on .* and 2 on .* compared"):
+        moved.planned()
