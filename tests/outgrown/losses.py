@@ -195,7 +195,8 @@ class Campaign:
         return len({tuple(line.split()[1:3]) for line in self._journal(self._reader)})
 
     def _rows(self) -> list[dict[str, Any]]:
-        done = self._run("sql", _QUESTION, "--format", "json")
+        # The loader has all cores of the cluster, for as long as it runs.
+        done = self._run("sql", _QUESTION, "--format", "json", "--master", "local[1]")
         if done.returncode != 0:
             return []
         found: list[dict[str, Any]] = json.loads(done.stdout)
