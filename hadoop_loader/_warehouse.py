@@ -235,9 +235,8 @@ class Warehouse:
         """Check the lock, and raise what Spark or the disk throws as an error of ours."""
         from hadoop_loader._spark.errors import raising_session_errors
 
-        with raising_session_errors(
-            self._config.root, self._config.metastore_uri or self._config.metastore
-        ):
+        metastore = self._config.metastore_uri or self._config.metastore
+        with raising_session_errors(self._config.root, metastore):
             self._lock.check()
             yield
 
@@ -299,6 +298,7 @@ class Warehouse:
         config.metastore.mkdir(parents=True, exist_ok=True)
         client = client_properties(config.bootstrap)
         registry = RegistryClient(config.registry)
+        recursive = config.recursive_types == "json"
         databases = config.files_database, config.database, config.masked_database
         embedded = config.metastore_uri is None
         catalog = HiveCatalog(self._spark, *databases, embedded=embedded)
@@ -309,9 +309,7 @@ class Warehouse:
             root=config.root,
             log=log,
             broker=KafkaLog(client),
-            versions=RegistrySubjects(
-                registry, recursive_json=config.recursive_types == "json"
-            ).versions,
+            versions=RegistrySubjects(registry, recursive_json=recursive).versions,
             jobs=SparkJobs(self._spark, client),
             catalog=catalog,
             publish=CommitCountsPublisher(client, registry, str(config.root)),
