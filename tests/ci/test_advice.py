@@ -1,4 +1,4 @@
-"""Whoever does what a refusal says passes next time: no advice leads into another refusal.
+"""A change that follows a refusal's advice passes next time: no advice leads into another refusal.
 
 Each change was refused, and a person who saw only the message mended it. Where a message names two
 ways, the test takes the one that changes more.

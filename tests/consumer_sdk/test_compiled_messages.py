@@ -1,6 +1,6 @@
 """The compiled steps of every message beside their Python forms: the message, and the last of each.
 
-What is ordinary is made by the compiled form alone. Everything else is what the Python form says.
+The compiled form makes ordinary messages alone. The Python form defines everything else.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _QUESTION = (
 
 @dataclass
 class Report:
-    """What was lost, felt, and found wrong; `wrong` is empty."""
+    """The losses, how long each was felt, and the faults found; `wrong` is empty."""
 
     events: int = 0
     felt: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
@@ -64,7 +64,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What is taken away, and how it comes back."""
+    """How something is taken away, and how it comes back."""
 
     name: str
     strike: Callable[[], None]

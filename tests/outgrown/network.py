@@ -1,7 +1,7 @@
 """A network of a test's own: each host is a network namespace with a cable that can be pulled.
 
 Rules: Linux, root, and iproute2 only; `possible` says whether they are there. Everything is gone
-when the block ends. What a killed test left is removed by the next one.
+when the block ends. The next run removes what a killed one left.
 """
 
 from __future__ import annotations

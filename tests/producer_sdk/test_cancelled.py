@@ -1,4 +1,4 @@
-"""What a cancelled task of a producer leaves behind: no thread, and nothing that is sent later."""
+"""A cancelled task of a producer leaves no thread behind, and nothing that is sent later."""
 
 from __future__ import annotations
 
