@@ -6,6 +6,7 @@ group, up to a hundred at a time. There is never a call per topic. It works with
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -33,6 +34,13 @@ from headworks.groups._model import (
 T = TypeVar("T")
 _TIMEOUT_SECONDS = 15.0
 _MAX_IN_FLIGHT_CALLS = 100
+_COORDINATOR_PAUSE_SECONDS = 0.2
+# A group's coordinator is chosen or moves, as in a cluster that was just started.
+_COORDINATOR_CHANGES = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
 _ACTIVE_STATES = {"stable", "preparing_rebalancing", "completing_rebalancing"}
 _STOP_CONSUMERS = (
     "stop the consumers of the group, which has members; --zookeeper shows members of the"
@@ -131,14 +139,20 @@ class ClassicGroups:
             confluent_kafka.TopicPartition(*partition, offset)
             for partition, offset in offsets.items()
         ]
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        while (refused := self._refused_offset(name, asked)) is not None:
+            if refused.error.code() not in _COORDINATOR_CHANGES or time.monotonic() > deadline:
+                where = f"set group {name} in {refused.topic} partition {refused.partition}"
+                raise self._error(where, KafkaException(refused.error))
+            time.sleep(_COORDINATOR_PAUSE_SECONDS)
+
+    def _refused_offset(self, name: str, asked: list[confluent_kafka.TopicPartition]) -> Any:
+        """Commit offsets; return the first partition with an error, or None."""
         futures = self._admin.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(name, asked)], request_timeout=_TIMEOUT_SECONDS
         )
         told = self._result(futures[name], f"set the offsets of group {name}")
-        for partition in told.topic_partitions:
-            if partition.error is not None:
-                where = f"set group {name} in {partition.topic} partition {partition.partition}"
-                raise self._error(where, KafkaException(partition.error))
+        return next((one for one in told.topic_partitions if one.error is not None), None)
 
     def delete(self, name: str) -> None:
         """Delete a group without members, and its offsets; RefusedError if it has some."""
