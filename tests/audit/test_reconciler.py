@@ -258,10 +258,10 @@ def test_a_backlog_and_a_cut_topic_are_no_evidence(tmp_path: Path) -> None:
             with patch("headworks._audit.reconciler.watermarks", return_value={}):
                 one._refresh_ends()  # it may not read the topic any more
                 assert one.read_until == 2_000_000
-        publish(stack, [sent("lost", 1)])
+        publish(stack, [sent("lost", 1)], partition=0)
         cut(stack.broker.address)
         before = time.time() * 1000
-        publish(stack, [sent("d", 1)])
+        publish(stack, [sent("d", 1)], partition=0)
         with Reconciler(*address, store, now=lambda: 3_000.0) as one:
             one.catch_up()
         assert queries.holes(store).missed == 1

@@ -37,8 +37,10 @@ def encoded(one: Increment, schema_id: int) -> bytes:
     return prefix(schema_id) + event_type(AuditCount).encode(event)
 
 
-def publish(stack: RunningStack, increments: Iterable[Increment | bytes]) -> None:
-    """Append increments (or any bytes) to the audit topic."""
+def publish(
+    stack: RunningStack, increments: Iterable[Increment | bytes], *, partition: int = -1
+) -> None:
+    """Append increments (or any bytes) to the audit topic; -1: the producer takes a partition."""
     found = RegistryClient(stack.registry.url).latest(f"{AUDIT_TOPIC}-value")
     assert found is not None
     errors: list[Any] = []
@@ -50,7 +52,7 @@ def publish(stack: RunningStack, increments: Iterable[Increment | bytes]) -> Non
     producer = Producer({"bootstrap.servers": stack.broker.address, "enable.idempotence": True})
     for one in increments:
         value = one if isinstance(one, bytes) else encoded(one, found.id)
-        producer.produce(AUDIT_TOPIC, value, on_delivery=delivered)
+        producer.produce(AUDIT_TOPIC, value, partition=partition, on_delivery=delivered)
         producer.poll(0)
     assert producer.flush(60) == 0
     assert not errors

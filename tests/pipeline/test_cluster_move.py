@@ -216,7 +216,7 @@ def test_a_mirror_copies_until_the_switch(pipeline: Pipeline, tmp_path: Path) ->
                 wanted <= sum(m.high for m in copied.watermarks(topics)[pipeline.topic].values())
             )
         )
-    assert pipeline.move("end", f"slow-.*|{fast}").groups.keys() == {slow, fast}
+    assert pipeline.move("end", f"(slow|fast)-{pipeline.topic}").groups.keys() == {slow, fast}
     after = Traffic(pipeline.topic, pipeline.traffic.head, pipeline.new)
     before, pipeline.traffic = pipeline.traffic.sent, after
     after.start()
