@@ -24,6 +24,7 @@ from tests.headworks.codec.generated_packages import build
 from tests.headworks.codec.test_compiled_encoder import event, schema
 from tests.headworks.decoding.test_compiled_decoder import varint
 from tests.tools import needs
+from tests.want_of_memory import fail_each_allocation
 
 pytestmark = [
     pytest.mark.unit,
@@ -164,22 +165,16 @@ def test_nothing_is_kept_of_any_event(module: Any) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.e2e
 def test_want_of_memory_is_told(module: Any) -> None:
-    testcapi = pytest.importorskip("_testcapi")
     _, form = forms(module)
     data = module.Event.__headworks__.encode(event(module))
-    whole, failed = repr(form(data, 0)), 0
-    for first in range(120):
-        testcapi.set_nomemory(first, first + 1)
-        try:
-            found = form(data, 0)
-        except MemoryError:
-            failed += 1
-            continue
-        finally:
-            testcapi.remove_mem_hooks()
+    whole = repr(form(data, 0))
+
+    def check(found: Any) -> None:
         assert repr(found) == whole
-    assert failed > 10
+
+    fail_each_allocation(lambda: form(data, 0), check, calls=120, least=10)
 
 
 def test_a_decoder_goes_with_its_classes(tmp_path: Path) -> None:

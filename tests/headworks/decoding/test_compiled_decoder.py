@@ -14,6 +14,7 @@ import pytest
 
 from headworks._native import decoder
 from tests.tools import needs
+from tests.want_of_memory import fail_each_allocation
 
 pytestmark = [
     pytest.mark.unit,
@@ -199,28 +200,25 @@ def test_schema_ids_are_found_before_values_that_have_one() -> None:
         decoder.find_ids(data, array("q", [0]))
 
 
+@pytest.mark.e2e
 def test_want_of_memory_is_told_and_leaves_nothing() -> None:
-    testcapi = pytest.importorskip("_testcapi")
     data = varint(30) + b"".join(varint(3) + b"%3d" % n + b"\2" for n in range(30)) + b"\0"
     starts, ends = array("q", [0, 0]), array("q", [len(data), len(data)])
     body = b"".join(
         varint(9) + b"\0\0" + varint(n) + varint(-1) + varint(2) + b"ab\0\0" for n in (0, 1)
     )
-    failed = 0
-    for first in range(60):
-        testcapi.set_nomemory(first, first + 1)
-        try:
-            made = decoder.ColumnProgram(nodes=MAP_NODES, columns=MAP, tops=(0,), seed=5)
-            found = made.decode(data, starts, ends)
-            records = decoder.find_records(body, ((len(body), 2, 0, 0, -1),))
-        except MemoryError:
-            failed += 1
-            continue
-        finally:
-            testcapi.remove_mem_hooks()
+
+    def call() -> tuple[Any, Any]:
+        made = decoder.ColumnProgram(nodes=MAP_NODES, columns=MAP, tops=(0,), seed=5)
+        found = made.decode(data, starts, ends)
+        return found, decoder.find_records(body, ((len(body), 2, 0, 0, -1),))
+
+    def check(made: tuple[Any, Any]) -> None:
+        found, records = made
         assert [column[0] for column in found[0]] == [2, 60, 60]
         assert records[0] == -1
-    assert failed > 20
+
+    fail_each_allocation(call, check, calls=60, least=20)
 
 
 def varint(number: int) -> bytes:
