@@ -52,12 +52,16 @@ from headworks._wire import prefix
 from headworks.codec import event_type
 from headworks.registry_client import RegistryClient
 from producer_sdk import Producer, WhenFull
+from producer_sdk._context import Headers
+from producer_sdk._transport import Transport
 
 TITLE = "The audit: the cost of counting, and the reconciler"
 US = "headworks"
 UNCOUNTED = "delivery report, no count"
 NEITHER = "neither report nor count"
 _KEPT = "rate that is left of one with {}"
+# The parameters of Transport.enqueue.
+_Enqueue = Callable[[str, bytes, bytes | None, int, Headers | None, int, str], bool]
 HOSTS, TOPICS = 1_000, 367
 A_MINUTE, DEFAULT = HOSTS * TOPICS / 60, HOSTS * TOPICS / 10
 
@@ -132,15 +136,15 @@ def _send(bench: Bench, measured: Measured, bootstrap: str, registry: str) -> No
     ) as producer:
         producer.send(measured.event)
         producer.flush(30)
-        running: Any = producer._start()
-        ways = {
+        running = producer._start()
+        ways: dict[str, _Enqueue] = {
             US: running.enqueue,
             UNCOUNTED: _uncounted(running, _heard),
             NEITHER: _uncounted(running, None),
         }
         for turn in range(turns):
             for who, enqueue in sorted(ways.items(), reverse=bool(turn % 2)):
-                running.enqueue = enqueue
+                running.enqueue = enqueue  # type: ignore[assignment]
                 began, cpu = time.perf_counter(), time.process_time()
                 for _ in range(count):
                     producer.send(measured.event)
@@ -161,7 +165,7 @@ def _heard(_error: object, _message: object) -> None:
     """A delivery report of which nothing is made."""
 
 
-def _uncounted(running: Any, told: Any) -> Any:
+def _uncounted(running: Transport, told: Any) -> _Enqueue:
     """As `Transport.enqueue`, but nothing counts the message; `told` is its delivery callback."""
     client, partitioner = running.client, running._partitioner
 
@@ -170,10 +174,11 @@ def _uncounted(running: Any, told: Any) -> Any:
         value: bytes,
         key: bytes | None,
         timestamp: int,
-        headers: Any,
+        headers: Headers | None,
         _wait_ms: int,
+        _counted: str,
     ) -> bool:
-        carried = None if headers is None else {**headers}
+        carried: dict[str, str | bytes | None] | None = None if headers is None else {**headers}
         while True:
             try:
                 to = ANY if key is not None else partitioner.partition(topic)
