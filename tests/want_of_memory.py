@@ -37,14 +37,22 @@ def in_a_process(check: Callable[[], None]) -> None:
 
 
 def fail_each_allocation(
-    call: Callable[[], _T], check: Callable[[_T], None], *, calls: int, least: int
+    call: Callable[[], _T],
+    *,
+    least: int,
+    calls: int = 400,
+    check: Callable[[_T], None] | None = None,
 ) -> None:
     """Fail the first, second, ... allocation of a call, `calls` times, in a process of its own.
 
-    `check` is given each result, which is never None, and that of the call after each failure. More
-    than `least` of the calls must raise MemoryError.
+    Each result, and that of the call after each failure, is given to `check`, or must be as the
+    first one. No result is None. More than `least` of the calls must raise MemoryError.
     """
     testcapi = pytest.importorskip("_testcapi")
+    expected = call()
+
+    def same(found: _T) -> None:
+        assert found == expected
 
     def all_of_them() -> None:
         failed, found = 0, None
@@ -57,7 +65,7 @@ def fail_each_allocation(
                 found = None
             finally:
                 testcapi.remove_mem_hooks()
-            check(call() if found is None else found)
+            (check or same)(call() if found is None else found)
         assert failed > least, failed
 
     in_a_process(all_of_them)

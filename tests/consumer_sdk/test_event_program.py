@@ -174,7 +174,7 @@ def test_want_of_memory_is_told(module: Any) -> None:
     def check(found: Any) -> None:
         assert repr(found) == whole
 
-    fail_each_allocation(lambda: form(data, 0), check, calls=120, least=10)
+    fail_each_allocation(lambda: form(data, 0), least=10, calls=120, check=check)
 
 
 def test_a_decoder_goes_with_its_classes(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def test_want_of_memory_is_told_and_leaves_nothing() -> None:
         assert [column[0] for column in found[0]] == [2, 60, 60]
         assert records[0] == -1
 
-    fail_each_allocation(call, check, calls=60, least=20)
+    fail_each_allocation(call, least=20, calls=60, check=check)
 
 
 def varint(number: int) -> bytes:
