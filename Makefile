@@ -17,7 +17,7 @@ demo: $(READY)  ## run the whole pipeline on real events; DEMO="--limit 1000" is
 	$(BIN)/headworks demo $(DEMO)
 
 quick: lint  ## lint, types and unit tests: the loop while you edit
-	$(BIN)/pytest -q $(WORKERS) -m "unit and not contract and not e2e"
+	$(BIN)/pytest -q $(WORKERS) -n logical -m "unit and not contract and not e2e and not seconds"
 
 test: $(READY)  ## run every test
 	$(BIN)/pytest $(WORKERS)

@@ -74,10 +74,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Say how many workers `-n auto` is."""
+    """Say how many workers `-n auto` is; `-n logical`, for tests that never wait, is one a core."""
     from tests.workers import worker_count
 
-    return worker_count(os.cpu_count() or 1)
+    cores = os.cpu_count() or 1
+    return cores if config.option.numprocesses == "logical" else worker_count(cores)
 
 
 @pytest.hookimpl(optionalhook=True)

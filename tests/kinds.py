@@ -7,7 +7,7 @@
 - `e2e`: our servers and commands as processes, Spark, or a browser.
 
 Every test module names its kind once, in `pytestmark`. A single test of a unit module may carry the
-marker of a slower kind. It then leaves the quick loop, which selects `QUICK`.
+marker of a slower kind, or `seconds` if it takes more than one. It then leaves `make quick`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import threading
 import pytest
 
 KINDS = ("unit", "contract", "e2e")
-QUICK = "unit and not contract and not e2e"
 _FORBIDDEN = {
     "os.exec",
     "os.fork",

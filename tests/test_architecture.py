@@ -251,6 +251,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
+@pytest.mark.seconds
 def test_a_part_has_one_import_name() -> None:
     """`import broker` works in a checkout, and would load a second copy of the module."""
     wrong = []

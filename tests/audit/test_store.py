@@ -132,6 +132,7 @@ def expected_answer(given_reports: list[Report], tier: str) -> dict[tuple[str, i
     return found
 
 
+@pytest.mark.seconds
 @given(reports, st.randoms(use_true_random=False))
 @settings(max_examples=25, deadline=None)
 def test_any_order_redelivery_restart_and_rival_give_the_brute_force_answer(

@@ -58,6 +58,7 @@ def by_day(start: int) -> int:
     return 30 if DAY // 4 <= start % DAY < DAY // 2 else 300
 
 
+@pytest.mark.seconds
 def test_a_drop_is_found_ten_minutes_after_its_window_and_ends(store: AuditStore) -> None:
     chance = Random(1)
 
@@ -86,6 +87,7 @@ def test_a_drop_is_found_ten_minutes_after_its_window_and_ends(store: AuditStore
     assert unusual_volumes(store, NOW + 3_600_000) == {}  # nobody has judged it for an hour
 
 
+@pytest.mark.seconds
 def test_a_pause_of_days_starts_over_and_a_short_one_is_caught_up(store: AuditStore) -> None:
     steady(store, "t", by_day, end=NOW + 9 * DAY)
     assert judge_all(store, NOW) == 3 * 144
@@ -106,6 +108,7 @@ def test_a_topic_is_judged_after_three_weeks() -> None:
     assert all(volume.judge(n, -1.0) is None for n in (1_000, 0, 1_000))
 
 
+@pytest.mark.seconds
 def test_injected_changes_of_real_flights_are_found() -> None:
     report = volumes.replay(20_261_123, ("JFK",), days=90, each=12)
     assert not report.wrong, report

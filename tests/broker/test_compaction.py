@@ -163,6 +163,7 @@ _step = st.one_of(
 )
 
 
+@pytest.mark.seconds
 @settings(max_examples=int(os.environ.get("HEADWORKS_TEST_COMPACTIONS", "60")), deadline=None)
 @given(st.lists(_step, min_size=3, max_size=25), st.booleans())
 def test_compaction_agrees_with_a_model(steps: list[tuple[object, ...]], tiny: bool) -> None:
@@ -470,6 +471,7 @@ def killed_at(count: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.undo()
 
 
+@pytest.mark.seconds
 def test_a_kill_at_any_step_leaves_the_old_or_the_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -671,6 +673,7 @@ def test_a_swap_that_fails_half_way_neither_loses_nor_refuses_the_partition(
     again.close()
 
 
+@pytest.mark.seconds
 def test_many_small_records_are_never_held_together(tmp_path: Path) -> None:
     """A batch of a few kilobytes may hold what is many megabytes as objects."""
     count = 50_000

@@ -66,6 +66,7 @@ def reopened(folder: Path) -> dict[int, bytes]:
     return found
 
 
+@pytest.mark.seconds
 @settings(max_examples=120, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=8, max_size=40), st.data())
 def test_one_wrong_byte_costs_at_most_its_batch(counts: list[int], data: st.DataObject) -> None:

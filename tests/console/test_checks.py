@@ -168,6 +168,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
     return Pipeline(AuditStore(f"sqlite:///{tmp_path / 'audit.db'}"))
 
 
+@pytest.mark.seconds
 def test_an_hour_of_healthy_traffic_is_green(pipeline: Pipeline) -> None:
     chance, next_load = Random(1), 0
     for minute in range(60):

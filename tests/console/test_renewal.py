@@ -95,6 +95,7 @@ def watched(tmp_path: Path) -> Watched:
 PATH = "/topics/clicks/messages"
 
 
+@pytest.mark.seconds
 def test_an_open_tab_of_messages_costs_less_than_two_megabytes_an_hour(watched: Watched) -> None:
     whole = len(watched.client.get(PATH, headers={"accept-encoding": "identity"}).content)
     size, tag, statuses = 0, None, []

@@ -47,6 +47,7 @@ def wrong_with(words: list[str]) -> str:
     return ", ".join(option for option in options if option not in known)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.name)
 def test_commands_and_options_exist(guide: Path) -> None:
     wrong = []

@@ -41,6 +41,7 @@ def test_reads_ranges_exactly(broker: Service) -> None:
     assert (found[0].value, found[0].key, found[0].timestamp) == (b"10", b"k", 1010)
 
 
+@pytest.mark.seconds
 def test_a_silent_broker_is_unreachable() -> None:
     with pytest.raises(UnreachableError, match=r"broker 127\.0\.0\.1:1"):
         KafkaLog(client_properties("127.0.0.1:1"), timeout=1).partitions()

@@ -136,6 +136,7 @@ def test_a_table_that_another_tool_wrote_is_published_again(
     assert numbers(tables) == [0, 1]
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("step", [*STEPS[-6:], "publishing", "published"])
 def test_a_crash_at_any_step_leaves_snapshots_of_the_tables_rows(

@@ -282,6 +282,7 @@ def test_a_metastore_that_answers_nobody_holds_no_table(
     assert seen(loaded, "clicks") == list(range(20))
 
 
+@pytest.mark.seconds
 def test_a_campaign_of_troubles_and_kills(tmp_path: Path) -> None:
     """The short form of `python -m tests.soak troubles 2000`."""
     report = troubles.campaign(tmp_path, 4, 7)

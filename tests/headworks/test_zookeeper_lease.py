@@ -130,6 +130,7 @@ def kept(node: Node, *, timeout: float = 0.2) -> LeaseThread:
     return LeaseThread(node.write, lambda: timeout, node.ended.set, joined=time.monotonic())
 
 
+@pytest.mark.seconds
 def test_a_thread_keeps_the_lease_with_four_writes_in_a_timeout() -> None:
     node = Node()
     lease = kept(node, timeout=2.0)

@@ -56,6 +56,7 @@ def test_what_was_checked_is_not_checked_again(users: Counted) -> None:
     asyncio.run(ask())
 
 
+@pytest.mark.seconds
 def test_a_changed_password_is_not_remembered(users: Counted, tmp_path: Path) -> None:
     async def ask() -> None:
         passwords = PasswordVerifier(users)

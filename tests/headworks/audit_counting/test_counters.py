@@ -207,6 +207,7 @@ def test_windows_before_1970_are_kept(tmp_path: Path) -> None:
     assert increment.window_start == -WINDOW_MS
 
 
+@pytest.mark.seconds
 @pytest.mark.usefixtures("hasty")
 def test_counting_and_publishing_at_once_while_the_file_grows(tmp_path: Path) -> None:
     counters = CounterFile(tmp_path)

@@ -93,6 +93,7 @@ def chain(length: int, last: str, prefix: str) -> Schema:
     return event(*fields)
 
 
+@pytest.mark.seconds
 def test_depth_neither_hangs_nor_overflows() -> None:
     left, right = chain(3000, "int", "a"), chain(3000, "string", "b")
     before = time.process_time()
@@ -115,6 +116,7 @@ def test_wide_records_and_doubling_types_are_bounded() -> None:
     assert len(found) == 1
 
 
+@pytest.mark.seconds
 def test_work_is_limited() -> None:
     def union(kind: str, size: int) -> Schema:
         fields = [{"name": f"f{i}", "type": kind} for i in range(size // 2)]

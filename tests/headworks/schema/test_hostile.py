@@ -136,6 +136,7 @@ ACCEPTED: dict[str, Any] = {
 }
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("schema", ACCEPTED.values(), ids=ACCEPTED)
 def test_accepted_and_answered_in_time(schema: Any) -> None:
     text = schema if isinstance(schema, str) else json.dumps(schema)

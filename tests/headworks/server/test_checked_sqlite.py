@@ -139,6 +139,7 @@ def test_a_store_of_an_earlier_release_is_converted(tmp_path: Path) -> None:
     assert [len(rows) for rows in rows_of(path)] == [50, 50]
 
 
+@pytest.mark.seconds
 def test_a_damaged_write_ahead_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path, copy = tmp_path / "s.db", tmp_path / "copy.db"
     with closing(make(path)) as db:

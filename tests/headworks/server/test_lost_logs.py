@@ -80,6 +80,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("name", KEPT)
 def test_a_lost_log_is_refused(
