@@ -1,7 +1,11 @@
 """An increment: one decoded audit message.
 
-Rules: decoding is fast: logical types stay integers, because counts are summed and not shown. Any
-other message is a CorruptError with the reason, and the caller adds its position.
+Rules:
+
+- Decoding is fast: logical types stay integers, because counts are summed and not shown.
+- Any other message is a CorruptError with the reason, and the caller adds its position.
+- A registry that refuses says nothing about the message, so it counts as unreachable: a wrong
+  password must not make counts unreadable for ever. Only "no such schema" (404) is an answer.
 """
 
 from __future__ import annotations
@@ -16,8 +20,10 @@ from typing import Any
 from fastavro import parse_schema, schemaless_reader
 
 from headworks._wire import unframe
-from headworks.errors import CorruptError, HeadworksError, UnreachableError
+from headworks.errors import CorruptError, HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
+
+_NO_SCHEMA_STATUS = 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,10 @@ class IncrementDecoder:
         self._schemas: dict[int, Any] = {}
 
     def __call__(self, value: bytes) -> Increment:
-        """Return the increment in a message. Raises CorruptError if it is none."""
+        """Return the increment in a message.
+
+        Raises CorruptError if it is none, and UnreachableError if the registry does not say.
+        """
         try:
             schema_id, payload = unframe(value)
             schema = self._schemas.get(schema_id)
@@ -100,11 +109,21 @@ class IncrementDecoder:
             )
         except UnreachableError:
             raise
+        except RefusedError as error:
+            if error.status != _NO_SCHEMA_STATUS:
+                raise UnreachableError(
+                    f"the schema of a message of the audit topic is not known: {error.message}",
+                    fix=error.fix,
+                ) from error
+            raise _no_event(error) from error
         except (HeadworksError, ValueError, KeyError, EOFError, TypeError, IndexError) as error:
-            raise CorruptError(
-                f"not an audit event: {error}",
-                fix="only Headworks' own tiers may write to this topic",
-            ) from error
+            raise _no_event(error) from error
+
+
+def _no_event(error: Exception) -> CorruptError:
+    return CorruptError(
+        f"not an audit event: {error}", fix="only Headworks' own tiers may write to this topic"
+    )
 
 
 def _schemas(found: list[dict[str, Any]] | None) -> tuple[CountedSchema, ...] | None:

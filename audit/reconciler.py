@@ -11,6 +11,8 @@ Rules:
   behind a fetch that waits for messages.
 - A batch is bounded in messages, so memory does not grow with the backlog.
 - A store belongs to the audit topic of one cluster; another cluster is refused.
+- Positions belong to one topic (KIP-516). One that was made again is read from its first message
+  on. Increments that it holds once more are counted once.
 - A cut of the logs is taken between batches, so that what is waiting and what is lost is known.
 """
 
@@ -24,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 from sqlalchemy import insert, select
 
 from headworks._audit.increments import Increment, IncrementDecoder
@@ -35,10 +38,18 @@ from headworks._audit.reader import (
     watermarks,
 )
 from headworks._audit.store import AuditStore, tables
-from headworks._audit.store.apply import IncrementBatch, PositionsMovedError, apply, positions
+from headworks._audit.store.apply import (
+    IncrementBatch,
+    PositionsMovedError,
+    apply,
+    positions,
+    topic_id,
+)
 from headworks._audit.store.cuts import PUBLISHED_AFTER_MS, take_cut, unpublished_until
 from headworks._audit_counting import AUDIT_TOPIC
+from headworks._kafka.client_properties import client_properties
 from headworks._kafka.damaged_batch import DamagedBatch, damaged_batch, offset_after
+from headworks._kafka.topic_ids import topic_ids
 from headworks.errors import CorruptError, UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
 
@@ -84,8 +95,10 @@ class Reconciler:
         self._cut: set[int] = set()  # partitions whose first message here is not their first
         self._messages_read = 0  # since the start
         self._positions: dict[int, int] = {}  # next offset by partition, as in the store
+        self._topic_id = ""  # of the topic that they belong to; "": not known
         self._needs_seek = False  # the consumer is ahead of the store, or elsewhere
         self._log_bounds = LogBoundsReader(bootstrap)
+        self._admin = AdminClient({**client_properties(bootstrap), "log_level": 0})
         self._metadata_consumer = audit_consumer(bootstrap, "error")
         self._consumer = audit_consumer(bootstrap, "error")
         try:
@@ -197,7 +210,8 @@ class Reconciler:
         following = offset_after(audit_properties(self._bootstrap), batch)
         _log.warning("%s: skipped up to offset %d: %s", batch.place, following, batch.reason)
         wanted = self._positions | {batch.partition: following}
-        self._save_positions(self._positions, wanted, following - batch.offset)
+        hole = int(self._now() * 1000)
+        self._save_positions(self._positions, wanted, following - batch.offset, hole)
 
     def _batch(self, messages: list[Message]) -> tuple[IncrementBatch, list[DamagedBatch]]:
         """Return the increments of messages, and the damaged batches that ended partitions."""
@@ -269,11 +283,15 @@ class Reconciler:
                 )
 
     def _refresh_ends(self) -> None:
-        """Ask for the partitions and their ends."""
+        """Ask for the partitions, their ends, and whether the topic is still the same."""
         known = set(self._ends)
         self._ask_ends()
-        if set(self._ends) != known:
+        if set(self._ends) != known or self._ask_topic_id() not in ("", self._topic_id):
             self._seek()
+
+    def _ask_topic_id(self) -> str:
+        found = topic_ids(self._admin, [AUDIT_TOPIC], timeout=_TIMEOUT_SECONDS)
+        return found.get(AUDIT_TOPIC, "")
 
     def _ask_ends(self) -> dict[int, tuple[int, int]]:
         as_of = int(self._now() * 1000)
@@ -284,15 +302,25 @@ class Reconciler:
 
     def _seek(self) -> None:
         """Continue from the store's positions, and record messages that the topic has lost."""
-        marks = self._ask_ends()
+        patience = time.monotonic() + _TIMEOUT_SECONDS
+        while (beyond := self._try_seek()) is not None:
+            # A leader that was paused tells an old end until it knows its successor.
+            if time.monotonic() > patience:
+                raise beyond
+            time.sleep(_POLL_SECONDS)
+
+    def _try_seek(self) -> CorruptError | None:
+        """Seek; return the error if the store has read beyond the end of the topic."""
+        now_id, marks = self._ask_topic_id(), self._ask_ends()
         with self._store.read() as connection:
-            stored = positions(connection)
-        wanted = dict(stored)
+            stored, known_id = positions(connection), topic_id(connection)
+        made_again = bool(known_id and now_id) and known_id != now_id
+        wanted = {} if made_again else dict(stored)
         missed = 0
         for partition, (low, high) in marks.items():
             at = wanted.setdefault(partition, low)
             if at > high:
-                raise CorruptError(
+                return CorruptError(
                     f"the store has read {AUDIT_TOPIC} partition {partition} to offset {at}, "
                     f"and it ends at {high}: the topic is not the one that was read",
                     fix="give another store with --store, or remove this one to start over",
@@ -300,23 +328,38 @@ class Reconciler:
             if at < low:
                 missed += low - at
                 wanted[partition] = low
-        if wanted != stored:
-            self._save_positions(stored, wanted, missed)
-        self._positions = wanted
+        if made_again:
+            _log.warning(
+                "topic %s was deleted and made again: reading it from its first message; what the "
+                "old one held and was not read is missing",
+                AUDIT_TOPIC,
+            )
+        if wanted != stored or now_id not in ("", known_id):
+            hole = int(self._now() * 1000) if missed or made_again else 0
+            if not self._save_positions(stored, wanted, missed, hole, now_id):
+                return self._try_seek()
+        self._positions, self._topic_id = wanted, now_id or known_id
         self._cut = {
             p
             for p, (low, high) in marks.items()
             if 0 < low == wanted[p] and (low < high or p not in stored)
         }
         self._consumer.assign([TopicPartition(AUDIT_TOPIC, p, wanted[p]) for p in marks])
+        return None
 
-    def _save_positions(self, stored: dict[int, int], wanted: dict[int, int], missed: int) -> None:
+    def _save_positions(
+        self, stored: dict[int, int], wanted: dict[int, int], missed: int, hole: int, to: str = ""
+    ) -> bool:
+        """Move the store's positions, in the topic with the id `to`.
+
+        Return False, and change nothing, if another reconciler has moved them.
+        """
         now = int(self._now() * 1000)
-        batch = IncrementBatch(stored, wanted, (), now, live=False, hole=now if missed else 0)
+        batch = IncrementBatch(stored, wanted, (), now, live=False, hole=hole, topic_id=to)
         try:
             apply(self._store, batch)
         except PositionsMovedError:
-            return self._seek()
+            return False
         if missed:
             with self._store.write() as connection:
                 c = tables.facts.c
@@ -324,4 +367,4 @@ class Reconciler:
                 connection.execute(tables.facts.delete().where(c.name == tables.MISSED))
                 total = str(int(known or 0) + missed)
                 connection.execute(insert(tables.facts).values(name=tables.MISSED, value=total))
-        return None
+        return True

@@ -45,6 +45,7 @@ class IncrementBatch:
     """Increments, the positions before and after, and the time (`live`: read as written).
 
     `hole` is the time before which counts are missing, in ms since 1970, and 0 if none are.
+    `topic_id` is that of the topic whose offsets these are, and "" if it is the one of the store.
     """
 
     start: Mapping[int, int]
@@ -54,12 +55,19 @@ class IncrementBatch:
     live: bool
     unreadable: Mapping[tuple[int, int], str] = field(default_factory=dict)
     hole: int = 0
+    topic_id: str = ""
 
 
 def positions(connection: Connection) -> dict[int, int]:
     """Return the next offset of each partition of the audit topic."""
     found = connection.execute(select(tables.positions)).all()
     return {row.partition: row.next_offset for row in found}
+
+
+def topic_id(connection: Connection) -> str:
+    """Return the id of the topic that the positions belong to; "" if it was never known."""
+    facts = tables.facts.c
+    return connection.scalar(select(facts.value).where(facts.name == tables.TOPIC_ID)) or ""
 
 
 def apply(store: AuditStore, batch: IncrementBatch) -> int:
@@ -355,6 +363,10 @@ def _save_positions(connection: Connection, batch: IncrementBatch) -> None:
     rows = [{"partition": p, "next_offset": offset} for p, offset in batch.end.items()]
     if rows:
         connection.execute(insert(tables.positions), rows)
+    if batch.topic_id:
+        facts = tables.facts
+        connection.execute(delete(facts).where(facts.c.name == tables.TOPIC_ID))
+        connection.execute(insert(facts).values(name=tables.TOPIC_ID, value=batch.topic_id))
 
 
 def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:

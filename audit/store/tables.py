@@ -27,11 +27,12 @@ from sqlalchemy import (
 
 from headworks._server.database import bookkeeping
 
-# Names in `facts`: the cluster whose topic was read, and how many messages were gone before. The
-# thresholds of the reconciler that keeps the store, and when it last checked it. The end of the
-# last hole in the counts, and the time up to which the reconciler has read the topic.
-CLUSTER, MISSED, THRESHOLDS, CHECKED = "cluster", "missed", "thresholds", "checked"
-HOLE, READ_UNTIL = "hole", "read_until"
+# Names in `facts`: the cluster whose topic was read, the id of that topic (KIP-516), and how many
+# messages were gone before. The thresholds of the reconciler that keeps the store, and when it last
+# checked it. The end of the last hole in the counts, and the time up to which the reconciler has
+# read the topic.
+CLUSTER, TOPIC_ID, MISSED, THRESHOLDS = "cluster", "topic_id", "missed", "thresholds"
+CHECKED, HOLE, READ_UNTIL = "checked", "hole", "read_until"
 
 metadata = MetaData()
 own = bookkeeping(metadata, prefix="audit_")

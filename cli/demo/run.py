@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 from headworks import _bundled_schemas
 from headworks._audit_counting import AUDIT_TOPIC
-from headworks._cli.broker_address import topics_metadata
 from headworks._cli.demo.events import BUILDERS
 from headworks._cli.demo.installation import (
     Installation,
@@ -34,7 +33,7 @@ from headworks._cli.demo.installation import (
 from headworks._cli.demo.interrupted_start import kill_starting_jvm
 from headworks._cli.demo.progress import DemoProgress
 from headworks._cli.demo.queries import HiveAnswers, ask, drop_databases
-from headworks._cli.demo.shared_broker import temporary_topics
+from headworks._cli.demo.shared_broker import make_audit_topic, temporary_topics
 from headworks._cli.demo.source import FlightData
 from headworks._cli.stack.stack import (
     register_platform_schemas,
@@ -199,13 +198,13 @@ class Demo:
             self._registry_url = self._running.enter_context(running_registry(self._home)).url
             return
         shutil.rmtree(self._schemas / "headworks")  # those of the installation stay as they are
-        topics = (*TOPICS, *({AUDIT_TOPIC} - topics_metadata(there.bootstrap).keys()))
-        self._running.enter_context(temporary_topics(there.bootstrap, topics))
+        self._running.enter_context(temporary_topics(there.bootstrap, TOPICS))
         self._running.enter_context(temporary_folder(there))
         subjects = [subject_of(topic) for topic in TOPICS]
         self._running.enter_context(temporary_subjects(there.registry, subjects))
         self._registry_url = there.registry
         register_platform_schemas(there.registry, missing_only=True)
+        make_audit_topic(there.bootstrap)
         self._counted_before = self._counts()
 
     def _open_warehouse(self) -> Any:

@@ -1,8 +1,11 @@
 """A broker that is not the demo's own (`--bootstrap`): the demo's topics are created and deleted.
 
-Rules: an existing topic belongs to someone else, so the demo refuses to run before it creates any.
-It deletes its own topics at the end, however it ended. A refused deletion is printed, and hides no
-other error.
+Rules:
+
+- An existing topic belongs to someone else, so the demo refuses to run before it creates any.
+- It deletes its own topics at the end, however it ended. A refused deletion is printed, and hides
+  no other error.
+- The audit's topic of an installation is made if it is missing, and stays: a reconciler reads it.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
+from headworks._audit_counting import AUDIT_TOPIC
 from headworks._cli.broker_address import admin_client, topics_metadata
 from headworks._cli.output import print_status
 from headworks.errors import RefusedError, UsageError
@@ -52,6 +56,22 @@ def temporary_topics(bootstrap: str, topics: Sequence[str]) -> Iterator[None]:
         deleted = admin.delete_topics(mine, operation_timeout=_TIMEOUT_SECONDS) if mine else {}
         for topic, reason in _refusals(deleted).items():
             print_status(f"the broker at {bootstrap} did not delete the demo's {topic}: {reason}")
+
+
+def make_audit_topic(bootstrap: str) -> None:
+    """Create the audit's topic, with the broker's own settings, unless it exists.
+
+    Raises UnreachableError if no broker answers, and RefusedError if it refuses.
+    """
+    from confluent_kafka.cimpl import NewTopic
+
+    if AUDIT_TOPIC in topics_metadata(bootstrap):
+        return
+    admin = admin_client(bootstrap)  # kept until it has answered
+    made = admin.create_topics([NewTopic(AUDIT_TOPIC, _PARTITIONS)])
+    for topic, reason in _refusals(made).items():
+        if topic not in topics_metadata(bootstrap):  # a producer there may have been faster
+            raise RefusedError(f"the broker at {bootstrap} did not make {topic}: {reason}")
 
 
 def _refusals(answers: Mapping[str, Future[Any]]) -> dict[str, str]:

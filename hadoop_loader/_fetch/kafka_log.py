@@ -16,11 +16,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Protocol
 
 from hadoop_loader._fetch.damage import DamagedRange, DamageReport, damage_error
-from hadoop_loader._fetch.log_identity import NO_TOPIC_ID, LogIdentity
+from hadoop_loader._fetch.log_identity import LogIdentity
 from hadoop_loader._fetch.messages import FetchedMessage, clamp_timestamp
 from hadoop_loader._fetch.ranges import (
     FetchRange,
@@ -136,18 +135,10 @@ class KafkaLog:
 
     def identify(self, topics: Collection[str]) -> LogIdentity:
         """See Log.identify."""
-        from confluent_kafka import KafkaException, TopicCollection
+        from headworks._kafka.topic_ids import topic_ids
 
         cluster = self._checked(lambda: self._admin.list_topics("", timeout=self._timeout))
-        asked: dict[str, Any] = {}
-        if topics:
-            wanted = TopicCollection(sorted(topics))
-            asked = self._admin.describe_topics(wanted, request_timeout=self._timeout)
-        ids: dict[str, str] = {}
-        for topic, future in asked.items():
-            with suppress(KafkaException):  # deleted meanwhile, or not to be described by this user
-                ids[topic] = str(future.result().topic_id)
-        known = {topic: one for topic, one in ids.items() if one != NO_TOPIC_ID}
+        known = topic_ids(self._admin, topics, timeout=self._timeout)
         return LogIdentity(str(cluster.cluster_id or ""), known)
 
     def offsets_at(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker that has none
-
 
 @dataclass(frozen=True, slots=True)
 class LogIdentity:

@@ -30,8 +30,9 @@ from tests.outgrown.servers import Server
 from tests.outgrown.shape import Shape
 
 _WRITERS = 2
-_HOLD_SECONDS = (3.0, 12.0)
-_CALM_SECONDS = 3.0
+_HOLD_SECONDS = (1.0, 6.0)
+_KAFKA_HOLD_SECONDS = (3.0, 12.0)  # its session is 9 seconds
+_CALM_SECONDS = 1.0
 _PATIENCE_SECONDS = 900.0
 _QUESTION = (
     "SELECT customer, count(*) AS n, count(DISTINCT number) AS d, max(number) AS last, "
@@ -103,7 +104,8 @@ class Campaign:
     def _suffer(self, loss: Loss) -> None:
         began = time.time()
         loss.strike()
-        time.sleep(self._chance.uniform(*_HOLD_SECONDS))
+        hold = _KAFKA_HOLD_SECONDS if loss.name.startswith("Kafka") else _HOLD_SECONDS
+        time.sleep(self._chance.uniform(*hold))
         loss.mend()
         self._await(f"health after {loss.name}", self._whole)
         time.sleep(_CALM_SECONDS)
@@ -113,7 +115,9 @@ class Campaign:
         reads = [float(wait) for *_, at, wait in self._lines(self._reader) if float(at) > began]
         felt = (max(writes, default=0.0), max(reads, default=0.0))
         self.report.felt[loss.name].append(felt)
-        print(f"{loss.name}: writers {felt[0]:.1f} s, reader {felt[1]:.1f} s", file=sys.stderr)
+        number, took = sum(map(len, self.report.felt.values())), time.time() - began
+        felt_by = f"writers {felt[0]:.1f} s, reader {felt[1]:.1f} s"
+        print(f"{number}. {loss.name}: {felt_by}; whole after {took:.0f} s", file=sys.stderr)
 
     def _losses(self) -> list[Loss]:
         shape, chance = self._shape, self._chance
@@ -150,6 +154,7 @@ class Campaign:
         for one in (*shape.reconcilers, *self._loaders):
             if not one.alive:  # an init system starts it again
                 self.report.restarted[one.name] += 1
+                print(f"{one.name} ended by itself:\n{one.last_words()}", file=sys.stderr)
                 one.launch()
         return serves and shape.kafka.in_sync()
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from headworks._audit_counting import AUDIT_TOPIC
 from headworks._cli.broker_address import admin_client, topics_metadata
-from headworks._cli.demo.shared_broker import temporary_topics
+from headworks._cli.demo.shared_broker import make_audit_topic, temporary_topics
 from headworks._server.child_process import Service
 from headworks.errors import RefusedError, UnreachableError, UsageError
 
@@ -49,6 +50,12 @@ def test_a_broker_that_makes_only_some_keeps_none(broker: Service) -> None:
     ):
         pass
     assert there(broker) == set()
+
+
+def test_the_topic_of_the_audit_is_made_and_stays(broker: Service) -> None:
+    for _ in range(2):
+        make_audit_topic(broker.address)
+        assert AUDIT_TOPIC in topics_metadata(broker.address)
 
 
 def test_nobody_there() -> None:
