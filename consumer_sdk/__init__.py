@@ -4,6 +4,7 @@ Public: this module, `testing`, and `prometheus`. Behind it:
 
 - `_consumer`: the iterating member of a group. `_loop`: its iteration. `_message`: the messages
   that it yields. `_last_message`: how the application ends the last one.
+- `_message_step`: the message that the application has, and the step to the next one.
 - `_handed_out`: the messages that the application has, and the offsets to store. `_in_flight`:
   those that are handled beside each other.
 - `_membership`: the interface of both kinds of group. `_broker_membership`: groups that a broker

@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
+from consumer_sdk._message_step import MessageStep, PythonStep
+
 _TURN_SECONDS = 0.02
 _T = TypeVar("_T")
 
@@ -30,6 +32,7 @@ class ApplicationThread:
 
     def __init__(self) -> None:
         self.turn = threading.RLock()  # held by the thread that uses the client
+        self.step: MessageStep = PythonStep()  # whose `users` counts the turns
         # The calls that wait, and what is set when each has run.
         self.calls: deque[tuple[Callable[[], None], threading.Event]] = deque()
         self.is_elsewhere = False  # whether a background thread uses the client now
@@ -44,7 +47,13 @@ class ApplicationThread:
             self.serve()
             if time.monotonic() >= deadline:
                 return False
+        self.step.users += 1
         return True
+
+    def release(self) -> None:
+        """Give back the turn."""
+        self.step.users -= 1
+        self.turn.release()
 
     def use(self, work: Callable[[], _T]) -> _T:
         """Do something with the client while no other thread uses it."""
@@ -54,7 +63,7 @@ class ApplicationThread:
         try:
             return work()
         finally:
-            self.turn.release()
+            self.release()
 
     def _request(self, work: Callable[[], _T]) -> _T:
         """Do something in the background thread that waits for the call that runs here."""
@@ -78,12 +87,13 @@ class ApplicationThread:
         if not self.turn.acquire(blocking=False):
             yield False
             return
+        self.step.users += 1
         self.is_elsewhere = True
         try:
             yield True
         finally:
             self.is_elsewhere = False
-            self.turn.release()
+            self.release()
 
     def run_elsewhere(self, work: Callable[[], None], name: str, timeout: float) -> bool:
         """Run `work` in a daemon thread, and serve it; False if it takes longer than `timeout`.

@@ -27,8 +27,11 @@ _JOIN_SECONDS = 1.0
 class Pollable(Protocol):
     """A member that a background thread may poll."""
 
-    calls: int  # how often the application has asked for a message
-    polls: int  # how often it has polled for that
+    polls: int  # how often the application has polled because it asked for a message
+
+    @property
+    def calls(self) -> int:
+        """How often the application has asked for a message."""
 
     def poll_in_background(self) -> None:
         """Poll once without waiting, unless the application uses the client."""

@@ -28,6 +28,7 @@ from consumer_sdk._fetch_buffer import FetchBuffer, FetchLimits
 from consumer_sdk._handed_out import HandedOut
 from consumer_sdk._membership import OnPartitions, Start
 from consumer_sdk._message import Partition
+from consumer_sdk._message_step import new_step
 from consumer_sdk._offsets import RESET_OFFSETS, note_beginning, offsets_of, uncommitted
 from consumer_sdk._reachability import close_within
 from headworks._kafka.clients import KafkaConsumer
@@ -54,7 +55,10 @@ class BrokerMembership:
         self._start = start
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
         self._fetched = FetchBuffer(limits)
-        self._handed_out = HandedOut()
+        self._application = ApplicationThread()
+        self.step = new_step(self._fetched.messages, self._application.calls, self.put_back)
+        self._application.step = self.step
+        self._handed_out = HandedOut(self.step)
         self.hand_over = self._handed_out.hand_over
         self.begin = self._handed_out.begin
         self.window = self._handed_out.window
@@ -72,19 +76,20 @@ class BrokerMembership:
         self._reset_offset = RESET_OFFSETS.get(properties.get(_RESET, ""))
         if self._reset_offset is not None:
             properties = {**properties, _RESET: "error"}
-        self.calls = 0  # how often the application has asked for a message
-        self.polls = 0  # how often it has polled for that
-        self._application = ApplicationThread()
-        self._turn = self._application.turn
+        self.polls = 0  # how often the application has polled because it asked for a message
         self._is_held = False  # whether fetching is paused because the buffer is full
         self._paused: set[Partition] = set()  # by the application
         self._failure: Exception | None = None  # of a background poll, for the application
-        self._is_left = False  # whether the background thread has left the member to the group
         self._commits_itself = bool(properties.get("enable.auto.commit"))
         self._max_busy_seconds = int(properties.get(*_MAX_POLL_INTERVAL)) / 1000
         self.client = KafkaConsumer(properties)
         self.client.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked)
         self._poller = BackgroundPoll(self, self._max_busy_seconds)
+
+    @property
+    def calls(self) -> int:
+        """How often the application has asked for a message."""
+        return self.step.asked
 
     @property
     def assignment(self) -> list[Partition]:
@@ -98,28 +103,29 @@ class BrokerMembership:
         """See `Membership`."""
         if processed is not None:
             self.processed(processed)
-        self.calls += 1
-        turn, messages = self._turn, self._fetched.messages
+        step = self.step
+        step.asked += 1
+        turn, messages = self._application.turn, self._fetched.messages
         # Every message takes this path, so the lock is called without a keyword.
         if not turn.acquire(False):
             return None
         try:
-            if not messages or self._is_left or self._application.calls:
+            if not messages or step.is_left or self._application.calls:
                 return None
             if messages[0].error() is not None:
                 return None
-            found = self._handed_out.current = messages.popleft()
-            return found
+            step.current = messages.popleft()
+            return step.current
         finally:
             turn.release()
 
     def next(self, timeout: float) -> confluent_kafka.Message | None:
         """See `Membership`."""
-        self.calls += 1
+        self.step.asked += 1
         if not self._application.wait_for_turn(timeout):
             return None
         try:
-            if self._is_left:
+            if self.step.is_left:
                 self._return_to_group()
             if self._application.calls:
                 self._application.serve()
@@ -128,10 +134,10 @@ class BrokerMembership:
                 found: confluent_kafka.Message | None = messages.popleft()
             else:
                 found = self._fetch(timeout)
-            self._handed_out.current = found
+            self.step.current = found
             return found
         finally:
-            self._turn.release()
+            self._application.release()
 
     def _fetch(self, timeout: float) -> confluent_kafka.Message | None:
         """Return the next message or error, and fetch if need be."""
@@ -168,11 +174,11 @@ class BrokerMembership:
 
     def leave_to_group(self) -> None:
         """Return no message after this before the group has said whose it is."""
-        self._is_left = True
+        self.step.is_left = True
 
     def _return_to_group(self) -> None:
         """Serve what the group wants first: it may have given the partitions to other members."""
-        self._is_left = False
+        self.step.is_left = False
         self._is_held = True
         self._hold()
         while events := self.client.consume(1, 0.0):
@@ -180,15 +186,15 @@ class BrokerMembership:
 
     def stay(self) -> None:
         """See `Membership`."""
-        self.calls += 1  # so that the background thread goes on polling
+        self.step.asked += 1  # so that the background thread goes on polling
         self._application.serve()
 
     def put_back(self, message: confluent_kafka.Message) -> None:
         """See `Membership`."""
 
         def put_back() -> None:
-            if self._handed_out.current is message:  # otherwise its new owner repeats it
-                self._handed_out.current = None
+            if self.step.current is message:  # otherwise its new owner repeats it
+                self.step.current = None
                 self._fetched.messages.appendleft(message)
 
         self._application.use(put_back)

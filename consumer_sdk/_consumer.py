@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import confluent_kafka
 
@@ -33,6 +33,7 @@ from consumer_sdk._last_message import LastMessage
 from consumer_sdk._loop import CLOSE_SECONDS, POLL_SECONDS
 from consumer_sdk._membership import Membership, OnPartitions, Start
 from consumer_sdk._message import Deleted, Message, Partition
+from consumer_sdk._message_step import compiled_step
 from consumer_sdk._offsets import SeekTarget, offsets_of
 from consumer_sdk._options import ConsumerOptions
 from consumer_sdk._outcomes import MessageOutcomes
@@ -48,6 +49,9 @@ from headworks._kafka.bootstrap import BootstrapServers
 from headworks._settings import resolve
 from headworks._wire import FramingError
 from headworks.errors import HeadworksError, UsageError
+
+if TYPE_CHECKING:
+    from headworks._native._messages import CompiledStep
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -79,6 +83,7 @@ class Consumer(LastMessage[T]):
 
     skipped_damaged = 0  # offsets of damaged record batches that were skipped
     _is_first = True  # whether closing this stream closes what its siblings share
+    _compiled: CompiledStep | None = None  # the compiled form of `_buffered`
 
     @overload
     def __init__(
@@ -164,6 +169,14 @@ class Consumer(LastMessage[T]):
         counted = (self._group_config.client, registry_url, group, application or group, state_dir)
         self._audit_tier = AuditTier(*counted, events, every=audit_every) if audit else None
         self._outcomes = MessageOutcomes(self._group_config, policy, self._audit_tier)
+        self._step = self._membership.step
+        self._compiled = compiled_step(
+            self._step,
+            self._decoders.known_message,
+            self._outcomes.ended,
+            CONSUMED,
+            None if self._audit_tier is None else self._audit_tier.processed,
+        )
         self._error_events = ErrorEvents(
             *(self._brokers, self._watch, self._group_config.reader, self._audit_tier, skip_damaged)
         )
@@ -220,6 +233,8 @@ class Consumer(LastMessage[T]):
 
     def _buffered(self) -> Message[T] | None:
         """Return the next message if that needs no waiting; the previous one is processed then."""
+        if self._compiled is not None:
+            return self._compiled.next()  # type: ignore[no-any-return]
         last = self._last
         if last is not None:  # `_mark_processed` without its calls, because every message is here
             self._last = None
@@ -239,6 +254,15 @@ class Consumer(LastMessage[T]):
         else:
             self._last = raw
         return found
+
+    def _ready(self) -> Iterator[Message[T]]:
+        return super()._ready() if self._compiled is None else self._compiled
+
+    def stop(self) -> None:
+        """End the iteration after the current message; safe in signal handlers and threads."""
+        super().stop()
+        if self._compiled is not None:
+            self._compiled.is_stopped = True
 
     def _retry_sources(self, redriven: dict[str, str]) -> dict[str, str]:
         """Return the topic of each retry topic that this consumer reads."""
@@ -300,6 +324,7 @@ class Consumer(LastMessage[T]):
         repeated.
         """
         if not self._closed:
+            self.stop()
             self._closed = True
             if not self._explicit_commits:
                 self._mark_processed()
@@ -355,6 +380,7 @@ class Consumer(LastMessage[T]):
         """Return another stream of the same member, with its own copy of the per-thread state."""
         sibling = copy(self)
         sibling._membership = self._group_config.new_stream(member)
+        sibling._step = sibling._membership.step
         sibling._decoders = self._decoders.copy()
         sibling._outcomes = self._outcomes.copy()
         sibling._is_first = False

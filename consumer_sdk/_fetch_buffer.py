@@ -58,8 +58,10 @@ class FetchBuffer:
             found = client.consume(wanted, timeout)
             held.extend(found)
             most -= len(found)
-            size += sum(map(len, found))
-            if len(found) < wanted or size >= limits.bytes:
+            if len(found) < wanted or most <= 0:
+                break
+            size += sum(map(len, found))  # not of the last step, which is the largest
+            if size >= limits.bytes:
                 break
             timeout, wanted = 0.0, min(most, _GROWTH_FACTOR * wanted)
         if was_empty:

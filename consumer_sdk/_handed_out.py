@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection
 
 import confluent_kafka
@@ -20,19 +19,18 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from consumer_sdk._in_flight import HANDED_BACK_SECONDS, InFlight, epoch_of
 from consumer_sdk._message import Partition
-from headworks._native import messages
+from consumer_sdk._message_step import MessageStep
 
 _HANDED_BACK_PAUSE_SECONDS = 0.005
 
 
 class HandedOut:
-    """The messages of one member; `current` is the last one that it returned."""
+    """The messages of one member; `step` has the last one that it returned."""
 
-    def __init__(self) -> None:
-        # None once its partition is lost, and once it is processed.
-        self.current: confluent_kafka.Message | None = None
+    def __init__(self, step: MessageStep) -> None:
+        self._step = step
+        self.processed = step.mark
         self._in_flight: InFlight | None = None  # None while it is one message at a time
-        self._processed: deque[confluent_kafka.Message] = deque()
         # The next offset and the leader epoch behind what is finished beside others.
         self._finished: dict[Partition, tuple[int, int]] = {}
         self._handing = threading.Lock()  # while the current message is handed over
@@ -41,22 +39,15 @@ class HandedOut:
         """See `Membership`."""
         if self._in_flight is None:
             self._in_flight = InFlight(self._note_finished)
+            self._step.beside = self._in_flight.finish
         with self._handing:
-            if self.current is message:  # else a rebalance revoked it
+            if self._step.current is message:  # else a rebalance revoked it
                 self._in_flight.add(message)
-                self.current = None
+                self._step.current = None
 
     def begin(self, message: confluent_kafka.Message) -> bool:
         """See `Membership`."""
         return self._in_flight is not None and self._in_flight.begin(message)
-
-    def processed(self, message: confluent_kafka.Message) -> None:
-        """See `Membership`."""
-        if self._in_flight is not None:
-            self._in_flight.finish(message)
-        elif self.current is message:
-            self._processed.append(message)
-            self.current = None
 
     def _note_finished(self, partition: Partition, offset: int, leader_epoch: int) -> None:
         self._finished[partition] = offset + 1, leader_epoch
@@ -64,8 +55,8 @@ class HandedOut:
     def store(self, client: confluent_kafka.Consumer) -> None:
         """Store the offset of the last message that was processed in each partition."""
         places: dict[Partition, TopicPartition] = {}
-        done = [self._processed.popleft() for _ in range(len(self._processed))]
-        for (topic, number), message in last_of_each(done).items():
+        last = {(raw.topic(), raw.partition()): raw for raw in self._step.take_processed()}
+        for (topic, number), message in last.items():
             partition = Partition(topic or "", number or 0)
             place = (message.offset() or 0) + 1, epoch_of(message)
             places[partition] = _place(partition, *place)
@@ -106,24 +97,15 @@ class HandedOut:
         is closing waits for none.
         """
         seconds = 0.0 if is_closing else HANDED_BACK_SECONDS
-        message, deadline = self.current, time.monotonic() + seconds
+        step, deadline = self._step, time.monotonic() + seconds
+        message = step.current
         if message is not None and (message.topic(), message.partition()) in gone:
-            while self.current is message and time.monotonic() < deadline and is_busy():
+            while step.current is message and time.monotonic() < deadline and is_busy():
                 time.sleep(_HANDED_BACK_PAUSE_SECONDS)
             with self._handing:
-                self.current = None
+                step.current = None
         if self._in_flight is not None:
             self._in_flight.release(gone, max(0.0, deadline - time.monotonic()))
-
-
-def _last_of_each(
-    raws: list[confluent_kafka.Message],
-) -> dict[tuple[str | None, int | None], confluent_kafka.Message]:
-    """Return the last message by topic and partition."""
-    return {(raw.topic(), raw.partition()): raw for raw in raws}
-
-
-last_of_each = _last_of_each if messages is None else messages.last_of_each
 
 
 def _place(partition: Partition, offset: int, leader_epoch: int) -> TopicPartition:

@@ -13,6 +13,7 @@ import confluent_kafka
 from consumer_sdk._loop import MessageLoop
 from consumer_sdk._membership import Membership
 from consumer_sdk._message import Partition
+from consumer_sdk._message_step import MessageStep
 from consumer_sdk._outcomes import Ending, MessageOutcomes
 from headworks._audit_counting.outcomes import DEAD, SKIPPED
 from headworks.errors import UsageError
@@ -23,10 +24,19 @@ T = TypeVar("T")
 class LastMessage(MessageLoop[T]):
     """A loop whose last message can be rejected, skipped, or handled beside others."""
 
-    _last: confluent_kafka.Message | None = None  # given out, not marked as processed yet
+    _step: MessageStep  # of this membership
     _is_shared = False  # whether messages are handled beside each other
     _membership: Membership
     _outcomes: MessageOutcomes
+
+    @property
+    def _last(self) -> confluent_kafka.Message | None:
+        """The message that was given out, and is not marked as processed yet."""
+        return self._step.last
+
+    @_last.setter
+    def _last(self, message: confluent_kafka.Message | None) -> None:
+        self._step.last = message
 
     @property
     def skipped(self) -> int:

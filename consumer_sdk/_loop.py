@@ -27,16 +27,24 @@ class MessageLoop(ABC, Generic[T]):
     def __iter__(self) -> Iterator[Message[T]]:
         """Yield messages until `stop` or `close`."""
         while not self._ended:
-            message = self._buffered() or self.poll(POLL_SECONDS)
+            yield from self._ready()
+            message = None if self._ended else self.poll(POLL_SECONDS)
             if message is not None:
                 yield message
 
     async def __aiter__(self) -> AsyncIterator[Message[T]]:
         """Yield messages without blocking the event loop."""
         while not self._ended:
-            message = self._buffered() or await self.apoll(POLL_SECONDS)
+            for ready in self._ready():
+                yield ready
+            message = None if self._ended else await self.apoll(POLL_SECONDS)
             if message is not None:
                 yield message
+
+    def _ready(self) -> Iterator[Message[T]]:
+        """Return the next messages, up to one that needs waiting, or the end of the iteration."""
+        while not self._ended and (message := self._buffered()) is not None:
+            yield message
 
     def stop(self) -> None:
         """End the iteration after the current message; safe in signal handlers and threads."""

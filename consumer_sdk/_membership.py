@@ -16,6 +16,7 @@ from typing import Literal, Protocol, TypeVar
 import confluent_kafka
 
 from consumer_sdk._message import Partition
+from consumer_sdk._message_step import MessageStep
 
 OnPartitions = Callable[[list[Partition]], None]
 _T = TypeVar("_T")
@@ -27,6 +28,10 @@ class Membership(Protocol):
 
     def use(self, work: Callable[[confluent_kafka.Consumer], _T]) -> _T:
         """Call `work` with the librdkafka client, while no other thread uses it."""
+
+    @property
+    def step(self) -> MessageStep:
+        """The message that the application has, and the step to the next one."""
 
     @property
     def closed(self) -> bool:

@@ -24,6 +24,7 @@ from consumer_sdk._fetch_buffer import FetchBuffer, FetchLimits
 from consumer_sdk._in_flight import HANDED_BACK_SECONDS, InFlight
 from consumer_sdk._membership import OnPartitions, Start
 from consumer_sdk._message import Partition
+from consumer_sdk._message_step import MessageStep, PythonStep
 from consumer_sdk._offsets import offsets_of
 from consumer_sdk._reachability import close_within
 from consumer_sdk._zookeeper_group.member import Handover, ZooKeeperMember
@@ -64,6 +65,7 @@ class ZooKeeperStream:
         self._fetched = FetchBuffer(limits)
         self._sought: dict[Partition, int] = {}  # where reading began, or was moved to last
         self._closed = False
+        self.step: MessageStep = PythonStep()
         # The messages that are handled beside each other; None while it is one at a time.
         self._in_flight: InFlight | None = None
         self.client = KafkaConsumer(properties)

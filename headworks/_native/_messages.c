@@ -1,6 +1,6 @@
-/* The compiled form of two steps that a consumer takes for every message. `known_message` of
- * `TopicDecoders` makes a message with its event, from one of librdkafka's Python client.
- * `last_of_each` finds the last message of each partition.
+/* The compiled form of what a consumer does for every message. `MessageReader` is `known_message` of
+ * `TopicDecoders`: it makes a message with its event, from one of librdkafka's Python client.
+ * `CompiledStep` is the step from one message to the next, if that has been fetched already.
  *
  * Rules:
  *
@@ -11,6 +11,8 @@
  *   the client's private structures.
  * - An entry of `known` never changes once it is there, because an id never changes its meaning. So
  *   the entry of the last message is kept beside its topic and header.
+ * - The step takes a message while no other thread uses the client, and runs no Python meanwhile. So
+ *   the interpreter's lock suffices for it. Any other thread first counts itself in `users`.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -23,24 +25,29 @@
 #endif
 
 enum { HEADER_SIZE = 5 };  /* bytes: the magic byte 0, and a schema id */
-enum read { TOPIC, VALUE, HEADERS, PARTITION, OFFSET, TIMESTAMP, KEY, READS };
+enum read { TOPIC, VALUE, HEADERS, PARTITION, OFFSET, TIMESTAMP, KEY, ERROR, READS };
 enum field {
     EVENT, TOPIC_FIELD, PARTITION_FIELD, OFFSET_FIELD, TIMESTAMP_FIELD, KEY_FIELD, HEADERS_FIELD,
     SCHEMA_ID, SCHEMA_VERSION, FIELDS
 };
 
 static const char *const READ_NAMES[READS] = {
-    "topic", "value", "headers", "partition", "offset", "timestamp", "key"
+    "topic", "value", "headers", "partition", "offset", "timestamp", "key", "error"
 };
 static const char *const FIELD_NAMES[FIELDS] = {
     "event", "topic", "partition", "offset", "timestamp", "key", "headers", "schema_id",
     "schema_version"
 };
 
+struct raw_class {
+    PyTypeObject *type;
+    PyCFunction reads[READS];    /* its methods */
+};
+
 typedef struct {
     PyObject_HEAD
-    PyTypeObject *raw_class, *message_class;
-    PyCFunction reads[READS];    /* the methods of `raw_class` */
+    struct raw_class raw;
+    PyTypeObject *message_class;
     Py_ssize_t slots[FIELDS];    /* of `message_class` */
     PyObject *known;             /* (decode, schema id, version) by header, by topic */
     PyObject *python;            /* takes the messages that are declined */
@@ -50,9 +57,9 @@ typedef struct {
     char header[HEADER_SIZE];
 } MessageReader;
 
-static inline PyObject *read_raw(const MessageReader *self, enum read what, PyObject *raw)
+static inline PyObject *read_raw(const struct raw_class *of, enum read what, PyObject *raw)
 {
-    return self->reads[what](raw, NULL);
+    return of->reads[what](raw, NULL);
 }
 
 /* Return the entry of a topic and header, borrowed from `self`; NULL, without an error, if it has
@@ -79,7 +86,7 @@ static PyObject *find_entry(MessageReader *self, PyObject *topic, const char *he
 
 static PyObject *read_timestamp(const MessageReader *self, PyObject *raw)
 {
-    PyObject *pair = read_raw(self, TIMESTAMP, raw), *found = NULL;
+    PyObject *pair = read_raw(&self->raw, TIMESTAMP, raw), *found = NULL;
     if (pair != NULL && PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2)
         found = Py_NewRef(PyTuple_GET_ITEM(pair, 1));
     Py_XDECREF(pair);
@@ -88,7 +95,7 @@ static PyObject *read_timestamp(const MessageReader *self, PyObject *raw)
 
 static PyObject *read_headers(const MessageReader *self, PyObject *raw)
 {
-    PyObject *headers = read_raw(self, HEADERS, raw), *found = NULL;
+    PyObject *headers = read_raw(&self->raw, HEADERS, raw), *found = NULL;
     if (headers == Py_None)
         found = Py_NewRef(self->nothing);
     else if (headers != NULL)
@@ -102,8 +109,8 @@ static PyObject *make_message(
     const MessageReader *self, PyObject *raw, PyObject *topic, PyObject *event, PyObject *entry)
 {
     PyObject *const fields[FIELDS] = {
-        Py_NewRef(event), Py_NewRef(topic), read_raw(self, PARTITION, raw), read_raw(self, OFFSET, raw),
-        read_timestamp(self, raw), read_raw(self, KEY, raw), read_headers(self, raw),
+        Py_NewRef(event), Py_NewRef(topic), read_raw(&self->raw, PARTITION, raw), read_raw(&self->raw, OFFSET, raw),
+        read_timestamp(self, raw), read_raw(&self->raw, KEY, raw), read_headers(self, raw),
         Py_NewRef(PyTuple_GET_ITEM(entry, 1)), Py_NewRef(PyTuple_GET_ITEM(entry, 2))
     };
     int is_whole = 1;
@@ -122,7 +129,7 @@ static PyObject *make_message(
 /* Return the message of a raw one; NULL, perhaps without an error, if it is not ordinary. */
 static PyObject *read_ordinary(MessageReader *self, PyObject *raw)
 {
-    PyObject *made = NULL, *topic = read_raw(self, TOPIC, raw), *value = read_raw(self, VALUE, raw);
+    PyObject *made = NULL, *topic = read_raw(&self->raw, TOPIC, raw), *value = read_raw(&self->raw, VALUE, raw);
     if (topic != NULL && PyUnicode_CheckExact(topic) && value != NULL && PyBytes_CheckExact(value)
         && PyBytes_GET_SIZE(value) >= HEADER_SIZE) {
         PyObject *entry = find_entry(self, topic, PyBytes_AS_STRING(value));
@@ -149,7 +156,7 @@ static PyObject *MessageReader_read(
         PyErr_SetString(PyExc_TypeError, "read() takes a message");
         return NULL;
     }
-    if (Py_IS_TYPE(given[0], self->raw_class)) {
+    if (Py_IS_TYPE(given[0], self->raw.type)) {
         PyObject *made = read_ordinary(self, given[0]), *error = PyErr_Occurred();
         if (made != NULL || (error != NULL && (PyErr_ExceptionMatches(PyExc_MemoryError)
                                                || !PyErr_ExceptionMatches(PyExc_Exception))))
@@ -161,20 +168,20 @@ static PyObject *MessageReader_read(
 
 /* ---- making a reader ---- */
 
-static int find_reads(MessageReader *self)
+static int find_reads(struct raw_class *of)
 {
     for (int i = 0; i < READS; i++) {
-        PyObject *found = PyObject_GetAttrString((PyObject *)self->raw_class, READ_NAMES[i]);
+        PyObject *found = PyObject_GetAttrString((PyObject *)of->type, READ_NAMES[i]);
         if (found == NULL)
             return -1;
         /* The class keeps its methods, and a class of C cannot be changed. */
         const int is = Py_IS_TYPE(found, &PyMethodDescr_Type)
-            && PyDescr_TYPE(found) == self->raw_class
+            && PyDescr_TYPE(found) == of->type
             && ((PyMethodDescrObject *)found)->d_method->ml_flags == METH_NOARGS;
         if (is)
-            self->reads[i] = ((PyMethodDescrObject *)found)->d_method->ml_meth;
+            of->reads[i] = ((PyMethodDescrObject *)found)->d_method->ml_meth;
         Py_DECREF(found);
-        if (!is || PyType_HasFeature(self->raw_class, Py_TPFLAGS_HEAPTYPE)) {
+        if (!is || PyType_HasFeature(of->type, Py_TPFLAGS_HEAPTYPE)) {
             PyErr_Format(PyExc_TypeError, "%s is not a method of C without arguments", READ_NAMES[i]);
             return -1;
         }
@@ -217,20 +224,20 @@ static PyObject *MessageReader_new(PyTypeObject *type, PyObject *given, PyObject
     MessageReader *self = (MessageReader *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
-    self->raw_class = (PyTypeObject *)Py_NewRef(raw);
+    self->raw.type = (PyTypeObject *)Py_NewRef(raw);
     self->message_class = (PyTypeObject *)Py_NewRef(message);
     self->known = Py_NewRef(known);
     self->python = Py_NewRef(python);
     self->start = PyLong_FromLong(HEADER_SIZE);
     self->nothing = PyTuple_New(0);
-    if (self->start == NULL || self->nothing == NULL || find_reads(self) < 0 || find_slots(self) < 0)
+    if (self->start == NULL || self->nothing == NULL || find_reads(&self->raw) < 0 || find_slots(self) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
 
 static int MessageReader_traverse(MessageReader *self, visitproc visit, void *arg)
 {
-    Py_VISIT(self->raw_class);
+    Py_VISIT(self->raw.type);
     Py_VISIT(self->message_class);
     Py_VISIT(self->known);
     Py_VISIT(self->python);
@@ -247,7 +254,7 @@ static int MessageReader_clear(MessageReader *self)
 static void MessageReader_dealloc(MessageReader *self)
 {
     PyObject_GC_UnTrack(self);
-    Py_XDECREF(self->raw_class);
+    Py_XDECREF(self->raw.type);
     Py_XDECREF(self->message_class);
     Py_XDECREF(self->known);
     Py_XDECREF(self->python);
@@ -277,67 +284,304 @@ static PyTypeObject MessageReader_Type = {
     .tp_methods = MessageReader_methods,
 };
 
-/* ---- the last message of each partition ---- */
+/* ---- the step from one message to the next ---- */
 
-/* Return (topic, partition) of a message: `before`, if that is the same one. */
-static PyObject *place_of(PyObject *raw, PyObject *before)
+typedef struct {
+    PyObject_HEAD
+    struct raw_class raw;
+    PyObject *last, *current;    /* see the Python form: `PythonStep` */
+    PyObject *fetched, *waiting; /* deques: the next messages, and calls that come before them */
+    PyObject *put_back, *beside;
+    PyObject *read, *ended, *outcome, *count;
+    PyObject *processed;         /* a list: the last messages of partitions, in their order */
+    unsigned long long asked;
+    long users;
+    char is_left, is_stopped;
+} CompiledStep;
+
+static PyObject *popleft_name;   /* made once, and kept */
+
+/* Return whether both are of the same partition, as far as that can be seen without Python. */
+static int is_same_place(const CompiledStep *self, PyObject *one, PyObject *other)
 {
-    static PyObject *topic_name, *partition_name;  /* made once, and kept */
-    if (topic_name == NULL)
-        topic_name = PyUnicode_InternFromString("topic");
-    if (partition_name == NULL)
-        partition_name = PyUnicode_InternFromString("partition");
-    if (topic_name == NULL || partition_name == NULL)
-        return NULL;
-    PyObject *topic = PyObject_CallMethodNoArgs(raw, topic_name), *place = NULL;
-    PyObject *partition = topic == NULL ? NULL : PyObject_CallMethodNoArgs(raw, partition_name);
-    if (partition != NULL) {
-        int is_same = before != NULL;
-        if (is_same)
-            is_same = PyObject_RichCompareBool(PyTuple_GET_ITEM(before, 1), partition, Py_EQ);
-        if (is_same > 0)
-            is_same = PyObject_RichCompareBool(PyTuple_GET_ITEM(before, 0), topic, Py_EQ);
-        if (is_same >= 0)
-            place = is_same ? Py_NewRef(before) : PyTuple_Pack(2, topic, partition);
+    if (!Py_IS_TYPE(one, self->raw.type) || !Py_IS_TYPE(other, self->raw.type))
+        return 0;
+    int is_same = 1;
+    for (int i = 0; is_same && i < 2; i++) {
+        const enum read what = i == 0 ? PARTITION : TOPIC;
+        PyObject *a = read_raw(&self->raw, what, one), *b = read_raw(&self->raw, what, other);
+        is_same = a != NULL && b != NULL;
+        if (is_same && what == TOPIC)
+            is_same = PyUnicode_CheckExact(a) && PyUnicode_CheckExact(b) && PyUnicode_Compare(a, b) == 0;
+        else if (is_same)
+            is_same = PyLong_CheckExact(a) && PyLong_CheckExact(b)
+                && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+        Py_XDECREF(a);
+        Py_XDECREF(b);
     }
-    Py_XDECREF(topic);
-    Py_XDECREF(partition);
-    return place;
+    PyErr_Clear();
+    return is_same;
 }
 
-static PyObject *last_of_each(PyObject *Py_UNUSED(module), PyObject *given)
+/* Note a message that is processed, unless its partition was lost. */
+static int mark(CompiledStep *self, PyObject *raw)
 {
-    if (!PyList_CheckExact(given)) {
-        PyErr_SetString(PyExc_TypeError, "last_of_each() takes a list of messages");
+    if (self->beside != NULL && self->beside != Py_None) {
+        PyObject *done = PyObject_CallOneArg(self->beside, raw);
+        Py_XDECREF(done);
+        return done == NULL ? -1 : 0;
+    }
+    if (self->current != raw)
+        return 0;
+    const Py_ssize_t count = PyList_GET_SIZE(self->processed);
+    if (count > 0 && is_same_place(self, raw, PyList_GET_ITEM(self->processed, count - 1))) {
+        if (PyList_SetItem(self->processed, count - 1, Py_NewRef(raw)) < 0)
+            return -1;
+    } else if (PyList_Append(self->processed, raw) < 0) {
+        return -1;
+    }
+    Py_XSETREF(self->current, Py_NewRef(Py_None));
+    return 0;
+}
+
+static PyObject *CompiledStep_mark(CompiledStep *self, PyObject *raw)
+{
+    return mark(self, raw) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *CompiledStep_take_processed(CompiledStep *self, PyObject *Py_UNUSED(nothing))
+{
+    PyObject *empty = PyList_New(0), *found = self->processed;
+    if (empty == NULL)
         return NULL;
+    self->processed = empty;
+    return found;
+}
+
+/* End the message that the application had; count it as `outcome`. */
+static int end_last(CompiledStep *self)
+{
+    PyObject *last = self->last;
+    self->last = Py_NewRef(Py_None);
+    PyObject *before = PyDict_GetItemWithError(self->ended, self->outcome);
+    PyObject *one = before == NULL ? NULL : PyLong_FromLong(1);
+    PyObject *after = one == NULL ? NULL : PyNumber_Add(before, one);
+    int done = after == NULL ? -1 : PyDict_SetItem(self->ended, self->outcome, after);
+    Py_XDECREF(one);
+    Py_XDECREF(after);
+    if (done == 0 && self->count != Py_None) {
+        PyObject *counted = PyObject_CallFunctionObjArgs(self->count, last, self->outcome, NULL);
+        done = counted == NULL ? -1 : 0;
+        Py_XDECREF(counted);
     }
-    PyObject *last = PyDict_New(), *place = NULL, *raw = NULL;
-    int done = last == NULL ? -1 : 0;
-    for (Py_ssize_t i = 0; done == 0 && i < PyList_GET_SIZE(given); i++) {
-        PyObject *next = Py_NewRef(PyList_GET_ITEM(given, i));
-        PyObject *there = place_of(next, place);
-        if (there == NULL || (place != NULL && there != place))
-            done = there == NULL ? -1 : PyDict_SetItem(last, place, raw);
-        Py_XSETREF(place, there);
-        Py_XSETREF(raw, next);
-    }
-    if (done == 0 && place != NULL)
-        done = PyDict_SetItem(last, place, raw);
-    Py_XDECREF(place);
+    if (done == 0)
+        done = mark(self, last);
+    Py_DECREF(last);
+    if (done < 0 && !PyErr_Occurred())
+        PyErr_SetString(PyExc_KeyError, "an outcome that is not counted");
+    return done;
+}
+
+/* Take the next message; NULL, perhaps with an error, if it is not there or not ordinary. */
+static PyObject *take(CompiledStep *self)
+{
+    if (self->users || self->is_left)
+        return NULL;
+    if (PyObject_Size(self->waiting) != 0 || PyObject_Size(self->fetched) <= 0)
+        return NULL;
+    PyObject *raw = PySequence_GetItem(self->fetched, 0), *error = NULL;
+    if (raw != NULL && Py_IS_TYPE(raw, self->raw.type))
+        error = read_raw(&self->raw, ERROR, raw);
+    const int is_ordinary = error == Py_None;
+    Py_XDECREF(error);
     Py_XDECREF(raw);
-    if (done < 0)
-        Py_CLEAR(last);
-    return last;
+    if (!is_ordinary)
+        return NULL;
+    raw = PyObject_CallMethodNoArgs(self->fetched, popleft_name);
+    if (raw != NULL)
+        Py_XSETREF(self->current, Py_NewRef(raw));
+    return raw;
 }
 
-static PyMethodDef functions[] = {
-    {"last_of_each", last_of_each, METH_O, "The last message of a list by topic and partition."},
+/* Return the message of a raw one, which is then the last one; NULL, perhaps without an error, if it
+ * was put back. */
+static PyObject *hand_out(CompiledStep *self, PyObject *raw)
+{
+    PyObject *made = PyObject_CallOneArg(self->read, raw);
+    if (made != NULL && made != Py_None) {
+        Py_XSETREF(self->last, Py_NewRef(raw));
+        return made;
+    }
+    Py_XDECREF(made);
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *done = PyObject_CallOneArg(self->put_back, raw);
+    Py_XDECREF(done);
+    if (done != NULL) {
+        PyErr_Restore(type, value, trace);
+    } else {  /* the newer error counts */
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+    }
+    return NULL;
+}
+
+/* Return the next message; NULL, perhaps without an error, if that needs more than this. */
+static PyObject *next_message(CompiledStep *self)
+{
+    if (self->read == Py_None) {
+        PyErr_SetString(PyExc_RuntimeError, "the step is not connected");
+        return NULL;
+    }
+    if (self->last != NULL && self->last != Py_None && end_last(self) < 0)
+        return NULL;
+    self->asked++;
+    PyObject *raw = take(self);
+    if (raw == NULL)
+        return NULL;
+    PyObject *made = hand_out(self, raw);
+    Py_DECREF(raw);
+    return made;
+}
+
+static PyObject *CompiledStep_next(CompiledStep *self, PyObject *Py_UNUSED(nothing))
+{
+    PyObject *made = next_message(self);
+    return made != NULL || PyErr_Occurred() ? made : Py_NewRef(Py_None);
+}
+
+static PyObject *CompiledStep_iternext(CompiledStep *self)
+{
+    return self->is_stopped ? NULL : next_message(self);
+}
+
+static PyObject *CompiledStep_connect(CompiledStep *self, PyObject *given)
+{
+    PyObject *read, *ended, *outcome, *count;
+    if (!PyArg_ParseTuple(given, "OO!OO", &read, &PyDict_Type, &ended, &outcome, &count))
+        return NULL;
+    Py_XSETREF(self->read, Py_NewRef(read));
+    Py_XSETREF(self->ended, Py_NewRef(ended));
+    Py_XSETREF(self->outcome, Py_NewRef(outcome));
+    Py_XSETREF(self->count, Py_NewRef(count));
+    return Py_NewRef(Py_None);
+}
+
+static PyObject *CompiledStep_new(PyTypeObject *type, PyObject *given, PyObject *named)
+{
+    static char *names[] = {"raw", "fetched", "waiting", "put_back", NULL};
+    PyObject *raw, *fetched, *waiting, *put_back;
+    if (!PyArg_ParseTupleAndKeywords(
+            given, named, "O!OOO", names, &PyType_Type, &raw, &fetched, &waiting, &put_back))
+        return NULL;
+    CompiledStep *self = (CompiledStep *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->raw.type = (PyTypeObject *)Py_NewRef(raw);
+    self->fetched = Py_NewRef(fetched);
+    self->waiting = Py_NewRef(waiting);
+    self->put_back = Py_NewRef(put_back);
+    PyObject **const unset[] = {
+        &self->last, &self->current, &self->beside, &self->read, &self->ended, &self->outcome,
+        &self->count
+    };
+    for (size_t i = 0; i < sizeof unset / sizeof *unset; i++)
+        *unset[i] = Py_NewRef(Py_None);
+    self->processed = PyList_New(0);
+    if (self->processed == NULL || find_reads(&self->raw) < 0)
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static int CompiledStep_traverse(CompiledStep *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->raw.type);
+    Py_VISIT(self->last);
+    Py_VISIT(self->current);
+    Py_VISIT(self->fetched);
+    Py_VISIT(self->waiting);
+    Py_VISIT(self->put_back);
+    Py_VISIT(self->beside);
+    Py_VISIT(self->read);
+    Py_VISIT(self->ended);
+    Py_VISIT(self->count);
+    Py_VISIT(self->processed);
+    return 0;
+}
+
+/* Let go of what may lead back here. A later call finds it not connected. */
+static int CompiledStep_clear(CompiledStep *self)
+{
+    PyObject **const kept[] = {&self->put_back, &self->beside, &self->read, &self->count};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (*kept[i] != NULL)
+            Py_XSETREF(*kept[i], Py_NewRef(Py_None));
+    return 0;
+}
+
+static void CompiledStep_dealloc(CompiledStep *self)
+{
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(self->raw.type);
+    Py_XDECREF(self->last);
+    Py_XDECREF(self->current);
+    Py_XDECREF(self->fetched);
+    Py_XDECREF(self->waiting);
+    Py_XDECREF(self->put_back);
+    Py_XDECREF(self->beside);
+    Py_XDECREF(self->read);
+    Py_XDECREF(self->ended);
+    Py_XDECREF(self->outcome);
+    Py_XDECREF(self->count);
+    Py_XDECREF(self->processed);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyMethodDef CompiledStep_methods[] = {
+    {"connect", (PyCFunction)CompiledStep_connect, METH_VARARGS,
+     "Set what reads a message, the counts by outcome, the outcome, and what counts a message."},
+    {"mark", (PyCFunction)CompiledStep_mark, METH_O, "Note a message that is processed."},
+    {"take_processed", (PyCFunction)CompiledStep_take_processed, METH_NOARGS,
+     "The messages whose offsets are to be stored, in their order; they are forgotten here."},
+    {"next", (PyCFunction)CompiledStep_next, METH_NOARGS,
+     "The next message, after the last one has ended; None if that needs more than this."},
     {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef CompiledStep_members[] = {
+    {"last", T_OBJECT_EX, offsetof(CompiledStep, last), 0, NULL},
+    {"current", T_OBJECT_EX, offsetof(CompiledStep, current), 0, NULL},
+    {"beside", T_OBJECT_EX, offsetof(CompiledStep, beside), 0, NULL},
+    {"asked", T_ULONGLONG, offsetof(CompiledStep, asked), 0, NULL},
+    {"users", T_LONG, offsetof(CompiledStep, users), 0, NULL},
+    {"is_left", T_BOOL, offsetof(CompiledStep, is_left), 0, NULL},
+    {"is_stopped", T_BOOL, offsetof(CompiledStep, is_stopped), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyTypeObject CompiledStep_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "headworks._native._messages.CompiledStep",
+    .tp_doc = "The message that the application has, and the step to the next one.",
+    .tp_basicsize = sizeof(CompiledStep),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = CompiledStep_new,
+    .tp_dealloc = (destructor)CompiledStep_dealloc,
+    .tp_traverse = (traverseproc)CompiledStep_traverse,
+    .tp_clear = (inquiry)CompiledStep_clear,
+    .tp_iter = PyObject_SelfIter,
+    .tp_iternext = (iternextfunc)CompiledStep_iternext,
+    .tp_methods = CompiledStep_methods,
+    .tp_members = CompiledStep_members,
 };
 
 static int fill_module(PyObject *module)
 {
-    if (PyModule_AddFunctions(module, functions) < 0 || PyModule_AddType(module, &MessageReader_Type) < 0)
+    if (popleft_name == NULL)
+        popleft_name = PyUnicode_InternFromString("popleft");
+    if (popleft_name == NULL || PyModule_AddType(module, &MessageReader_Type) < 0
+        || PyModule_AddType(module, &CompiledStep_Type) < 0)
         return -1;
     return PyModule_AddStringConstant(module, "SOURCE", HEADWORKS_SOURCE);
 }
@@ -347,7 +591,7 @@ static PyModuleDef_Slot slots[] = {{Py_mod_exec, fill_module}, {0, NULL}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "headworks._native._messages",
-    .m_doc = "The compiled form of what makes a message with its event.",
+    .m_doc = "The compiled form of what a consumer does for every message.",
     .m_slots = slots,
 };
 

@@ -52,10 +52,10 @@ def _reading(fetches: _Fetches) -> Any:
     membership: Any = object.__new__(BrokerMembership)
     membership.client, membership._fetched = fetches, FetchBuffer(FetchLimits())
     membership._application = ApplicationThread()
-    membership._turn, membership.calls = membership._application.turn, 0
-    membership._handed_out, membership._failure = HandedOut(), None
-    membership._is_held, membership._is_left, membership.polls = False, False, 0
-    consumer._membership, consumer._audit_tier, consumer._last = membership, None, None
+    membership.step = consumer._step = membership._application.step
+    membership._handed_out, membership._failure = HandedOut(membership.step), None
+    membership._is_held, membership.polls = False, 0
+    consumer._membership, consumer._audit_tier = membership, None
     decode = lambda raw: f"message {raw.number}"  # noqa: E731
     consumer._decoders = SimpleNamespace(message=decode, known_message=decode)
     return consumer

@@ -1,4 +1,4 @@
-"""The compiled steps of every message beside their Python forms: the message, and the last of each.
+"""The compiled form of what makes a message, beside its Python form.
 
 The compiled form makes ordinary messages alone. The Python form defines everything else.
 """
@@ -6,7 +6,6 @@ The compiled form makes ordinary messages alone. The Python form defines everyth
 from __future__ import annotations
 
 import gc
-import random
 import sys
 from dataclasses import FrozenInstanceError
 from types import SimpleNamespace
@@ -16,7 +15,6 @@ import pytest
 from confluent_kafka import Message as Raw
 
 from consumer_sdk import Message
-from consumer_sdk import _handed_out as handed_out
 from consumer_sdk._decode import Known
 from consumer_sdk._topic_decoders import TopicDecoders
 from headworks._native import messages
@@ -144,7 +142,6 @@ def test_nothing_is_leaked() -> None:
     def read_all() -> None:
         for raw in raws:
             reader.read(raw)
-        messages.last_of_each(raws)
 
     read_all()
     gc.collect()
@@ -158,29 +155,9 @@ def test_nothing_is_leaked() -> None:
 
 @pytest.mark.e2e
 def test_want_of_memory() -> None:
-    raw, raws = _RAWS["headers"], [_RAWS["ordinary"], _RAWS["another topic"]] * 3
+    raw = _RAWS["headers"]
 
     def read() -> Any:  # a reader keeps the topic and header of its last message
         return messages.MessageReader(Raw, Message, _known(), lambda _: None).read(raw)
 
     fail_each_allocation(read, least=5)
-    fail_each_allocation(lambda: messages.last_of_each(raws), least=0)
-
-
-def test_the_last_of_each_partition_is_pythons() -> None:
-    draw = random.Random(5)
-    for size in (0, 1, 2, 3, 50):
-        for _ in range(50):
-            raws = [
-                _raw(topic=draw.choice(["views", "clicks", None]), partition=draw.randrange(3))
-                for _ in range(size)
-            ]
-            found, python = messages.last_of_each(raws), handed_out._last_of_each(raws)
-            assert found == python
-            assert {place: id(raw) for place, raw in found.items()} == {
-                place: id(raw) for place, raw in python.items()
-            }
-    with pytest.raises(TypeError):
-        messages.last_of_each(tuple(_RAWS.values()))  # type: ignore[arg-type]
-    with pytest.raises(AttributeError):
-        messages.last_of_each([None])

@@ -32,6 +32,7 @@ _TESTS = (
     "tests/headworks/decoding",
     "tests/headworks/audit_counting",
     "tests/consumer_sdk/test_compiled_messages.py",
+    "tests/consumer_sdk/test_message_step.py",
     "tests/consumer_sdk/test_decoding.py",
     "tests/hadoop_loader/test_decode.py",
 )
