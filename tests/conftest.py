@@ -18,7 +18,10 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, settings
 
+from headworks._audit_counting import publishing
 from headworks._server import child_process
+from headworks.registry_client._schema_ids import EventSchemaIds
+from producer_sdk import Producer
 from tests.headworks.audit_counting.both_forms import BOTH, Counting, counting_in
 from tests.interop.in_place import is_apache_kafka, start_in_place
 from tests.kinds import UnitTestGuard
@@ -26,6 +29,7 @@ from tests.lengths import lengths
 from tests.preloaded import Preloaded
 from tests.soak import process
 from tests.tools import ToolGuard
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parent.parent
 _STARTERS = (child_process, process)  # modules that start our servers
@@ -101,6 +105,20 @@ def _sort_by_length(items: list[pytest.Item], root: Path) -> None:
         length = seconds.get(item.path.relative_to(root).as_posix(), 0)
         places[item.path] = min((-length, kind), places.get(item.path, (0, 3)))
     items.sort(key=lambda item: places[item.path])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def busy_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let clients without a timeout of their own wait, and publish no counts of other workers.
+
+    A client that gives up the registry soon counts a message for no schema, or publishes nothing.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setattr(EventSchemaIds.__init__, "__defaults__", (PATIENCE,))
+        patch.setitem(Producer.__init__.__kwdefaults__ or {}, "registry_timeout", PATIENCE)
+        patch.setattr(publishing, "_CLOSE_SECONDS", PATIENCE)
+        yield
 
 
 @pytest.fixture(scope="module", params=BOTH)

@@ -200,13 +200,14 @@ def test_wait_ends_when_the_table_is_complete_and_says_why_it_is_not(stack: Runn
 def test_unreadable_messages_are_recorded_and_the_rest_is_counted(
     stack: RunningStack, tmp_path: Path
 ) -> None:
+    before = time.time() * 1000
     publish(stack, [b"nonsense", sent("z", 2), loaded("z", 2)])
     store = AuditStore(f"sqlite:///{tmp_path / 'audit.db'}")
     with Reconciler(stack.broker.address, stack.registry.url, store) as one:
         one.catch_up()
     assert sums(store)["z"] == (2, 0, 0)
     assert queries.holes(store).unreadable == 1
-    assert 0 <= time.time() * 1000 - last_hole(store) < 60_000
+    assert before - 1 <= last_hole(store) <= time.time() * 1000
     store.close()
     done = headworks(stack, "audit", "status", "--topic", "z")
     assert done.returncode == 1
@@ -214,6 +215,7 @@ def test_unreadable_messages_are_recorded_and_the_rest_is_counted(
 
 
 def test_a_damaged_batch_is_missed_and_ends_nothing(stack: RunningStack, tmp_path: Path) -> None:
+    before = time.time() * 1000
     for attempt in range(5):
         rot = f"rot-away-{attempt}"
         publish(stack, [sent(rot, 7)])
@@ -235,7 +237,7 @@ def test_a_damaged_batch_is_missed_and_ends_nothing(stack: RunningStack, tmp_pat
     assert rot not in found
     assert all(found[f"after-{attempt}-{n}"] == (3, 3, 0) for n in range(40))
     assert queries.holes(store).missed == rotten.record_count
-    assert 0 <= time.time() * 1000 - last_hole(store) < 60_000
+    assert before - 1 <= last_hole(store) <= time.time() * 1000
     store.close()
 
 

@@ -53,7 +53,7 @@ def test_a_dead_letter_that_waits_does_not_hold_up_the_event_loop(
 
         def flush(self, timeout: float = -1) -> int:
             is_written.set()
-            in_time.append(has_gone_on.wait(10))
+            in_time.append(has_gone_on.wait(60))
             return super().flush(timeout)
 
     is_written, has_gone_on, in_time = threading.Event(), threading.Event(), list[bool]()
@@ -167,7 +167,7 @@ def test_plain_handlers_beside_a_loop_have_a_thread_for_each_call(site: Site) ->
 
     @app.on(site.one.Visit, concurrency=40)
     def handle(_message: Message[Any]) -> None:
-        together.wait(20)
+        together.wait(60)
 
     consumer = ReplayingConsumer[Any]([site.visit(f"user{number}") for number in range(40)])
     app.run(consumer)

@@ -52,7 +52,10 @@ def test_a_handler_matches_the_members_of_a_union(
     at = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
     sent = [shop.OrderPlaced(items=3), shop.OrderPaid(cents=1250), shop.OrderPlaced(items=1)]
     with Producer(
-        broker.address, registry.url, application="test", state_dir=tmp_path / "state"
+        *(broker.address, registry.url),
+        application="test",
+        state_dir=tmp_path / "state",
+        close_timeout=60.0,
     ) as producer:
         for event in sent:
             producer.send(shop.OrderEvent(order="o1", at=at, event=event))
@@ -172,6 +175,7 @@ def test_every_class_of_a_union_is_sent_and_read(
         application="test",
         events=(book.Opened, book.Moved, book.Closed),
         state_dir=tmp_path / "state",
+        close_timeout=60.0,
     ) as producer:
         for one in sent:
             producer.send(one, partition=0)
@@ -276,6 +280,7 @@ def test_classes_of_one_name_have_their_own_handlers(
         application="test",
         events=(one, two, other),
         state_dir=tmp_path / "state",
+        close_timeout=60.0,
     ) as producer:
         for each in sent:
             producer.send(each, partition=0)

@@ -50,7 +50,7 @@ class Stage:
     def topic(self, name: str) -> str:
         topic = f"{self.stem}.{name}"
         admin = AdminClient({"bootstrap.servers": self.broker.address})
-        admin.create_topics([NewTopic(topic, 2)])[topic].result(20)
+        admin.create_topics([NewTopic(topic, 2)])[topic].result(60)
         text = json.dumps({**SCHEMA, "headworks": {**SCHEMA["headworks"], "topic": topic}})
         registered = self.registry.register(subject_of(topic), text)
         self._heads[topic] = prefix(registered.id)

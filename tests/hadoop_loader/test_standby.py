@@ -87,7 +87,7 @@ def test_it_takes_over_from_a_loader_that_is_killed(
     with caplog.at_level(logging.INFO), holder(lock) as process:
 
         def kill_when_it_waits() -> None:
-            until(lambda: len(looks) > 3 and "headworks_loader_standby 1.0" in page.read_text(), 30)
+            until(lambda: len(looks) > 3 and "headworks_loader_standby 1.0" in page.read_text())
             process.kill()
 
         killing = threading.Thread(target=kill_when_it_waits)

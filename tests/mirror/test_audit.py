@@ -13,7 +13,7 @@ import pytest
 from headworks import _bundled_schemas
 from headworks._audit.balance import Balance
 from headworks._audit.reader import read_ledger
-from headworks._audit_counting import AUDIT_TOPIC, window_of
+from headworks._audit_counting import AUDIT_TOPIC, publishing, window_of
 from headworks._audit_counting.counters import CounterFile
 from headworks._audit_counting.schema_use import SchemaIds
 from headworks._mirror.audit_tier import MirrorAuditTier
@@ -80,7 +80,10 @@ def test_every_message_of_every_source_is_accounted_for(
     assert wait_for(balance, "the balance").referenced
 
 
-def test_what_was_on_the_way_is_unresolved(tmp_path: Path, registry: Service) -> None:
+def test_what_was_on_the_way_is_unresolved(
+    tmp_path: Path, registry: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "_CLOSE_SECONDS", 0.5)  # nobody takes the counts
     tier = MirrorAuditTier(
         {"bootstrap.servers": "127.0.0.1:1"}, registry.url, tmp_path, tier="mirror:x"
     )

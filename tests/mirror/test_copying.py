@@ -63,7 +63,7 @@ def test_messages_arrive_as_they_were(clusters: Clusters, mirror: Mirror, prefix
     produce(source, prefix + "new", [Sent(1, None, b"late")])
     assert copied(target, prefix + "new", 1, 1)[0].value() == b"late"
     grown = AdminClient({"bootstrap.servers": source})
-    grown.create_partitions([NewPartitions(prefix + "new", 4)])[prefix + "new"].result(20)
+    grown.create_partitions([NewPartitions(prefix + "new", 4)])[prefix + "new"].result(SECONDS)
     produce(source, prefix + "new", [Sent(3, None, b"grown")])
     assert copied(target, prefix + "new", 3, 1)[0].value() == b"grown"
 

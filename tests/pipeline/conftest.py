@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from headworks import _bundled_schemas
-from headworks._audit_counting import publishing
 from headworks._server.child_process import Service
 from headworks.registry_client import RegistryClient
 from producer_sdk import Producer
@@ -56,12 +55,6 @@ def schema_text(topic: str, fields: list[dict[str, Any]]) -> str:
     return json.dumps(
         {"type": "record", "name": "shop.Click", "headworks": governed, "fields": fields}
     )
-
-
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A consumer that closes has the time that it needs to publish its counts."""
-    monkeypatch.setattr(publishing, "_CLOSE_SECONDS", 60.0)
 
 
 @pytest.fixture

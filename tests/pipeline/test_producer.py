@@ -138,7 +138,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from producer_sdk import Producer
 p = Producer({broker.address!r}, {registry.url!r}, application="doomed",
-             state_dir=Path({str(tmp_path / "state")!r}), audit_every=3600)
+             state_dir=Path({str(tmp_path / "state")!r}), audit_every=3600, registry_timeout=60)
 for n in range(300):
     p.send(Click(user=str(n), at=datetime(2026, 5, 1, tzinfo=UTC), count=n))
 assert p.flush(60) == 0
@@ -166,7 +166,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from producer_sdk import Producer
 p = Producer({broker.address!r}, {registry.url!r}, application="careless",
-             state_dir=Path({str(tmp_path / "state")!r}), close_timeout=60)
+             state_dir=Path({str(tmp_path / "state")!r}), close_timeout=60, registry_timeout=60)
 for n in range(50):
     p.send(Click(user=str(n), at=datetime(2026, 5, 1, tzinfo=UTC), count=n))
 """

@@ -82,7 +82,7 @@ def test_a_member_that_gets_no_partition(
     config = {"group.protocol": "consumer"}
     topic = "one-partition"
     admin = AdminClient({"bootstrap.servers": broker.address})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
     with reading(broker.address, topics=[topic], group="full", config=config) as first:
         until(lambda: first.poll(0.1) or first.assignment)
         caplog.clear()

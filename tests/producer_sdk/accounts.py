@@ -39,7 +39,7 @@ producer = Producer(
     given["bootstrap"], given["registry"], application="child", state_dir=Path(given["state"]),
     when_full=WhenFull(given["when_full"]), block_ms=10, queue_messages=given["queue"],
     close_timeout=given["close_timeout"], audit_every=given["audit_every"], clock=clock,
-    config=given["config"],
+    config=given["config"], registry_timeout=60,
 )
 def send(count, name):
     taken = 0

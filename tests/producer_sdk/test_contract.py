@@ -218,7 +218,9 @@ def test_a_hanging_registry_delays_no_sender(
     nowhere = f"http://{hung_broker.address}"
     memory = known.state / "schema-ids.json"
     memory.write_text(memory.read_text().replace(known.registry, nowhere))
-    to = producer(known, registry=nowhere, audit_every=0.05, close_timeout=3.0)
+    to = producer(
+        known, registry=nowhere, audit_every=0.05, close_timeout=3.0, registry_timeout=0.5
+    )
     monkeypatch.setattr(RegistryClient, "lookup", lookup)
     assert to.send(known.visit())  # asks once, briefly: the id is known
     for _ in range(50):  # deliveries are reported while the audit waits for the registry

@@ -32,7 +32,7 @@ from producer_sdk import Producer
 
 def test_orders_go_through(headworks_stack):
     headworks_stack.register(Ordered)
-    with Producer(application="shop") as producer:
+    with Producer(application="shop", registry_timeout=60) as producer:
         assert producer.send(Ordered(customer="ada"))
     with Consumer([Ordered], group="billing") as consumer:
         for message in consumer:

@@ -22,6 +22,7 @@ from {package}.web import Visit
 def visit(): return Visit(user="ada", at=dt.datetime(2020, 1, 1, tzinfo=dt.UTC), seconds=5)
 producer = Producer(
     {bootstrap!r}, {registry!r}, application="child", state_dir={state!r}, audit_every=60,
+    registry_timeout=60, close_timeout=60,
 )
 """
 

@@ -231,7 +231,7 @@ import datetime as dt
 from pathlib import Path
 producer = Producer({hung_broker.address!r}, {site.registry!r}, application="s",
     state_dir=Path({str(site.state)!r}), when_full=WhenFull.SPILL, queue_messages=10,
-    audit_every=3600)
+    audit_every=3600, registry_timeout=60)
 for n in range(300):
     event = Visit(user=str(n), at=dt.datetime(2020, 1, 1, tzinfo=dt.UTC), seconds=1)
     assert producer.send(event, key=b"same")
