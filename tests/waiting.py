@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 PATIENCE = 60.0
@@ -25,3 +26,15 @@ def until(asked: Callable[[], _T], patience: float = PATIENCE) -> _T:
         assert waited < patience, f"{found!r} is all that came in {patience:.0f} s"
         time.sleep(min(max(waited / 20, 0.02), 0.2))
     return found
+
+
+def within_some_time(check: Callable[[float], None], *seconds: float) -> None:
+    """Pass `check` each of these times, until it passes: a machine stands still, but not that long.
+
+    It is for what a process may do only if it has a processor now and then, as keeping a session.
+    """
+    for shorter in seconds[:-1]:
+        with suppress(AssertionError):
+            check(shorter)
+            return
+    check(seconds[-1])

@@ -20,6 +20,7 @@ from headworks._broker.server.stall_detector import StallDetector
 from headworks._kafka.protocol.apis import ApiKey
 from tests.broker.build import batch
 from tests.broker.wire import fetch, produce, request
+from tests.waiting import within_some_time
 
 pytestmark = pytest.mark.e2e
 
@@ -100,18 +101,22 @@ def test_a_request_that_comes_drop_by_drop_is_dropped(tmp_path: Path) -> None:
 
 
 def test_a_slow_request_that_moves_is_served(tmp_path: Path) -> None:
-    async def test() -> None:
+    def check(stall_seconds: float) -> None:
+        folder = tmp_path / str(stall_seconds)
+        run(lambda: move(folder, stall_seconds))
+
+    async def move(folder: Path, stall_seconds: float) -> None:
         async with (
-            serving(tmp_path, stall_seconds=0.3, min_bytes_per_second=10) as server,
+            serving(folder, stall_seconds=stall_seconds, min_bytes_per_second=10) as server,
             connected(server) as (reader, writer),
         ):
             body = framed(ApiKey.PRODUCE, 7, produce("t", 0, bytes(batch(1, size=20_000))))
             for at in range(0, len(body), 2_000):
                 writer.write(body[at : at + 2_000])
-                await asyncio.sleep(0.1)
-            assert await receive(reader)
+                await asyncio.sleep(stall_seconds / 3)
+            assert not await closed(reader)
 
-    run(test)
+    within_some_time(check, 0.3, 1.5, 12.0)
 
 
 def test_replies_that_are_not_read_are_held_in_bounds_and_then_dropped(tmp_path: Path) -> None:

@@ -17,13 +17,21 @@ from headworks._server.child_process import Service
 from headworks.errors import UsageError
 from tests.consumer_sdk.zookeeper_group.cluster import fill
 from tests.soak import slow_handlers
-from tests.waiting import until
+from tests.waiting import until, within_some_time
 
 pytestmark = pytest.mark.e2e
 
 Dicts = Consumer[dict[str, Any]]
 Make = Callable[..., Dicts]
 CONFIG = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 200, "max.poll.interval.ms": 2000}
+STAYS = {**CONFIG, "session.timeout.ms": 30_000, "max.poll.interval.ms": 60_000}
+INTERVALS = (2.0, 10.0, 50.0)  # seconds; the next one if the machine stands still for longer
+
+
+def impatient(interval: float) -> dict[str, Any]:
+    """The properties of a member that may be silent for so many seconds."""
+    most = int(interval * 1000)
+    return {**CONFIG, "session.timeout.ms": most, "max.poll.interval.ms": most}
 
 
 @pytest.fixture
@@ -34,9 +42,9 @@ def member(request: pytest.FixtureRequest, broker: Service, registry: Service) -
     fill(broker.address, registry.url, name, range(120), 2)
 
     def make(**options: Any) -> Dicts:
-        options = {"config": CONFIG, "commit_every": 0.2, **options}
+        options = {"config": CONFIG, "commit_every": 0.2, "group": name, **options}
         options = {"bootstrap": broker.address, "registry": registry.url, **options}
-        return Consumer(topics=[name], group=name, **options)
+        return Consumer(topics=[name], **options)
 
     return make
 
@@ -55,23 +63,26 @@ def evictions(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_quick_messages_of_a_long_backlog_evict_nobody(
     member: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    began = time.monotonic()
-    found: list[int] = []
-    with member() as consumer:
-        while len(found) < 120:  # more than max.poll.interval.ms, of one fetch
-            found.append(following(consumer).event["number"])
-            time.sleep(0.04)
-        assert consumer.poll(0.1) is None
-    assert time.monotonic() - began > 4
-    assert sorted(found) == list(range(120))
-    assert evictions(caplog) == []
+    def check(interval: float) -> None:
+        caplog.clear()
+        began = time.monotonic()
+        found: list[int] = []
+        with member(config=impatient(interval), group=f"backlog-{interval}") as consumer:
+            while len(found) < 120:  # more than max.poll.interval.ms, of one fetch
+                found.append(following(consumer).event["number"])
+                time.sleep(interval / 50)
+            assert consumer.poll(0.1) is None
+        assert time.monotonic() - began > 2 * interval
+        assert sorted(found) == list(range(120))
+        assert evictions(caplog) == []
+
+    within_some_time(check, *INTERVALS)
 
 
 def test_a_rebalance_does_not_wait_for_a_handler(member: Make) -> None:
-    config = {**CONFIG, "max.poll.interval.ms": 60_000}
-    with member(config=config) as slow:
+    with member(config=STAYS) as slow:
         at_hand = following(slow)  # ... and is handled from here on
-        joining = member(config=config)
+        joining = member(config=STAYS)
         other = following(joining)
         partitions = {at.partition for at in joining.assignment}
         assert len(partitions) == 1, "the group has shared its partitions"
@@ -106,10 +117,9 @@ def test_callbacks_run_in_the_thread_of_the_application(member: Make) -> None:
     def lost(_: list[Partition]) -> None:
         seen.append(("lost", threading.current_thread()))
 
-    config = {**CONFIG, "max.poll.interval.ms": 60_000}
-    with member(config=config, on_assigned=gained, on_revoked=lost) as slow:
+    with member(config=STAYS, on_assigned=gained, on_revoked=lost) as slow:
         following(slow)
-        joining = member(config=config)
+        joining = member(config=STAYS)
         time.sleep(1)  # it joins meanwhile
         assert [what for what, _ in seen] == ["gained"], "no callback beside the handler"
         until(lambda: (slow.poll(0.1), len(seen) >= 3)[1])
@@ -119,18 +129,23 @@ def test_callbacks_run_in_the_thread_of_the_application(member: Make) -> None:
 
 
 def test_asyncio_hands_over_as_well(member: Make, caplog: pytest.LogCaptureFixture) -> None:
-    async def handle() -> int:
-        count = 0
-        async for _ in consumer:
-            count += 1
-            await asyncio.sleep(0.1)
-            if count == 30:
-                break
-        return count
+    def check(interval: float) -> None:
+        caplog.clear()
 
-    with member() as consumer:
-        assert asyncio.run(handle()) == 30
-    assert evictions(caplog) == []
+        async def handle() -> int:
+            count = 0
+            async for _ in consumer:
+                count += 1
+                await asyncio.sleep(interval / 20)
+                if count == 30:
+                    break
+            return count
+
+        with member(config=impatient(interval), group=f"asyncio-{interval}") as consumer:
+            assert asyncio.run(handle()) == 30
+        assert evictions(caplog) == []
+
+    within_some_time(check, *INTERVALS)
 
 
 def test_members_that_come_and_go(
