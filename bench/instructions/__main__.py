@@ -23,6 +23,8 @@ from headworks.errors import HeadworksError, UnreachableError, UsageError
 
 _HERE = Path(__file__).resolve().parents[2]
 _WORKER = Path(__file__).with_name("sdk_worker.py")
+# No flush by time: how many there are for a request depends on the load of the machine
+_NEVER_FLUSHES = ["--flush-ms", "3600000", "--flush-messages", "1000000000"]
 _SDK_PATHS = (("encode", 1000, 4000), ("decode", 1000, 4000), ("send", 2000, 10_000))
 
 
@@ -56,7 +58,10 @@ def costs(checkout: Path, only: str) -> dict[str, float]:
     found = {}
     with tempfile.TemporaryDirectory(prefix="bench-instructions-") as name:
         folder = Path(name)
-        for start, main_thread_only in ((_broker, False), (_sdk, True)):
+        processes = [(_broker, False)]
+        if any(only in path for path, _, _ in _SDK_PATHS):
+            processes.append((_sdk, True))
+        for start, main_thread_only in processes:
             with start(checkout, folder) as (pid, paths):
                 counted = CountedProcess(pid, folder, main_thread_only=main_thread_only)
                 for path, call, few, many in paths:
@@ -108,7 +113,7 @@ def _server(
 ) -> Iterator[tuple[int, str]]:
     folder.mkdir(exist_ok=True)
     store = {
-        "broker": ["--data-dir", str(folder / "data")],
+        "broker": ["--data-dir", str(folder / "data"), *_NEVER_FLUSHES],
         "registry": ["--store", f"sqlite:///{folder}/registry.db"],
     }[name]
     command = [str(checkout / ".venv/bin/python"), "-P", "-m", "headworks._cli", name, "start"]

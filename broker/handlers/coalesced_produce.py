@@ -29,7 +29,7 @@ from headworks._kafka.protocol.produce import (
     encode_offset_replies,
     encode_reply,
 )
-from headworks._kafka.records.batch import plain_batches
+from headworks._kafka.records.batch import plain_run
 from headworks.errors import RefusedError
 
 _PRODUCE = int(ApiKey.PRODUCE)
@@ -71,12 +71,13 @@ class CoalescedProduce:
         return len(self._placed)
 
     def stage(self, requests: Iterator[MatchedRequest], view: memoryview) -> None:
-        """Stage requests up to the first that cannot be staged. Their batches may be plain."""
+        """Stage requests up to the first that cannot be staged."""
         partition, taken = self._partition, list[MatchedRequest]()
-        batches = plain_batches(view, self._spans(requests, taken))
-        base = partition.stage_plain(view, batches) if batches else None
+        run = plain_run(view, self._spans(requests, taken))
+        batches = run.batches
+        base = partition.stage_plain(view, run) if batches else None
         if base is None:
-            self.stage_each(chain(taken, requests), view)
+            self._stage_each(chain(taken, requests), view)
             return
         bases = list(accumulate((count for _, _, count, _ in batches), initial=base))
         self._placed = [(one[0], at) for one, at in zip(taken, bases[:-1], strict=False)]
@@ -95,8 +96,8 @@ class CoalescedProduce:
                 return
             yield start, stop
 
-    def stage_each(self, requests: Iterator[MatchedRequest], view: memoryview) -> None:
-        """Stage batches one by one, if they are not plain or the segment is full."""
+    def _stage_each(self, requests: Iterator[MatchedRequest], view: memoryview) -> None:
+        """Stage batches one by one, if they are no run that the log takes at once."""
         partition, placed = self._partition, self._placed
         index, end = partition.index, 0
         for correlation_id, requested, start, stop, after in requests:
@@ -182,8 +183,7 @@ def coalesce(
     ):
         return None
     produce = CoalescedProduce(template, partition, sink)
-    stage = produce.stage_each if template.idempotent else produce.stage
-    stage(chain((first,), islice(requests, limit - 1)), memoryview(buffer))
+    produce.stage(chain((first,), islice(requests, limit - 1)), memoryview(buffer))
     if not produce:
         return None
     node.counters.requests[_PRODUCE] += len(produce)

@@ -25,3 +25,10 @@ class LogConfig:
     retention_bytes: int = -1  # of the whole log
     show_unflushed: bool = False  # whether consumers may read records that are not on disk yet
     compaction: CompactionConfig | None = None  # None: the topic is not compacted
+
+    @property
+    def roll_ms(self) -> int:
+        """The age at which the active segment rolls. The compactor reads only sealed ones."""
+        if self.compaction is None or self.compaction.max_lag_ms < 0:
+            return self.segment_ms
+        return min(self.segment_ms, self.compaction.max_lag_ms)

@@ -35,7 +35,7 @@ from headworks._kafka.records.batch import (
     TRANSACTIONAL,
     Batch,
     Buffer,
-    Plain,
+    PlainRun,
     check_batch,
     patch_placement,
 )
@@ -168,15 +168,15 @@ class PartitionLog:
                 self.producers.transactions.staged.append((batch.producer_id, at))
         return base
 
-    def stage_plain(self, buffer: memoryview, batches: Sequence[Plain]) -> int | None:
+    def stage_plain(self, buffer: memoryview, run: PlainRun) -> int | None:
         """Stage a run of plain batches, and return the base offset of the first.
 
-        Stages nothing and returns None if the run does not fit, or an earlier write failed. The
-        caller then stages the batches one by one.
+        Stages nothing and returns None if the run does not fit or is not what its producer sends
+        next, or an earlier write failed. The caller then stages the batches one by one.
         """
         first = base = self._next_offset
         staged, noted, total = [], [], 0
-        for start, stop, count, max_timestamp in batches:
+        for start, stop, count, max_timestamp in run.batches:
             size = stop - start
             patch_placement(buffer, start, base, size - LENGTH_PREFIX, LEADER_EPOCH)
             staged.append(buffer[start:stop])
@@ -188,8 +188,11 @@ class PartitionLog:
             self._failed_write is not None
             or active.size + self._staged_bytes + total > self.config.segment_bytes
             or base - 1 - active.base_offset > MAX_RELATIVE_OFFSET
+            or (run.producer_id >= 0 and not self.producers.continues(run))
         ):
             return None
+        if run.producer_id >= 0:
+            self._undo.append((run.producer_id, self.producers.extend(run, first)))
         self._staged += staged
         self._staged_batches += noted
         self._staged_bytes += total
@@ -259,11 +262,8 @@ class PartitionLog:
 
     def roll_due(self, now_ms: int) -> bool:
         """Return whether the active segment is older than the configs allow."""
-        active, limit = self._segments[-1], self.config.segment_ms
-        compaction = self.config.compaction
-        if compaction is not None and compaction.max_lag_ms >= 0:
-            limit = min(limit, compaction.max_lag_ms)
-        return active.size > 0 and now_ms - active.created_ms() > limit
+        active = self._segments[-1]
+        return active.size > 0 and now_ms - active.created_ms() > self.config.roll_ms
 
     # -- flush -------------------------------------------------------------------------------
 

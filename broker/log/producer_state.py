@@ -32,12 +32,11 @@ from headworks._broker.log.aborted_index import AbortedTransaction
 from headworks._broker.log.recovery_point import LogPosition
 from headworks._broker.log.segment import LogSegment
 from headworks._broker.log.transactions import PartitionTransactions
-from headworks._kafka.records.batch import TRANSACTIONAL, Batch
+from headworks._kafka.records.batch import SEQUENCE_MODULUS, TRANSACTIONAL, Batch, PlainRun
 from headworks.errors import RefusedError
 
 MAX_PRODUCERS = 200_000
 _BATCHES_PER_PRODUCER = 5
-_SEQUENCE_MODULUS = 1 << 31
 _EVICTION_DIVISOR = 16  # of the limit, that is removed at once, so that this is rare
 _MAGIC = b"HWP3"
 _MAGIC_WITHOUT_TRANSACTIONS = b"HWP2"
@@ -200,7 +199,7 @@ class ProducerStates:
                 if written.first_sequence == first and written.last_sequence == last:
                     self._check_retry(batch, written.base_offset)
                     raise DuplicateBatchError(written.base_offset)
-            expected = (state.batches[-1].last_sequence + 1) % _SEQUENCE_MODULUS
+            expected = (state.batches[-1].last_sequence + 1) % SEQUENCE_MODULUS
         if first != expected:
             raise OutOfOrderSequenceError(
                 f"producer {batch.producer_id} sent sequence number {first}, not {expected}"
@@ -208,6 +207,34 @@ class ProducerStates:
         opened = self.transactions
         if (opened.staged or not opened.none) and not batch.attributes & TRANSACTIONAL:
             self._check_outside(batch.producer_id)
+
+    def continues(self, run: PlainRun) -> bool:
+        """Return whether a run is what a known producer sends next, and may be taken unchecked.
+
+        False while any transaction is open here; `check` then says what is right.
+        """
+        state, opened = self._states.get(run.producer_id), self.transactions
+        return (
+            state is not None
+            and state.epoch == run.epoch
+            and len(state.batches) > 0
+            and (state.batches[-1].last_sequence + 1) % SEQUENCE_MODULUS == run.first_sequence
+            and opened.none
+            and not opened.staged
+        )
+
+    def extend(self, run: PlainRun, base_offset: int) -> ProducerState:
+        """Note a run that continues, and return the state before it, for `restore`."""
+        before = self._states.pop(run.producer_id)  # as in `update`
+        recent, first, base = list(before.batches), run.first_sequence, base_offset
+        for _, _, count, _ in run.batches:
+            last = (first + count - 1) % SEQUENCE_MODULUS
+            recent.append(_new(BatchMetadata, (first, last, base)))
+            first, base = (last + 1) % SEQUENCE_MODULUS, base + count
+        kept = tuple(recent[-_BATCHES_PER_PRODUCER:])
+        state = _new(ProducerState, (before.epoch, kept, self._producer_limit.clock()))
+        self._states[run.producer_id] = state
+        return before
 
     def _check_retry(self, batch: Batch, base_offset: int) -> None:
         """Raise OutOfOrderSequenceError for a batch that only looks like a retry.
@@ -360,4 +387,4 @@ def _header(body: bytes | bytearray, magic: bytes = _MAGIC) -> bytes:
 
 def last_sequence(batch: Batch) -> int:
     """Return the sequence number of the last record of a batch."""
-    return (batch.base_sequence + batch.last_offset_delta) % _SEQUENCE_MODULUS
+    return (batch.base_sequence + batch.last_offset_delta) % SEQUENCE_MODULUS

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from headworks._broker.log.slice_check import damaged_batches_in
 from headworks._broker.repeated_failure import RepeatedFailure
 from headworks._broker.topics.config import TopicConfig
 from headworks._broker.topics.flusher import Flusher
-from headworks._kafka.records.batch import Batch, Plain
+from headworks._kafka.records.batch import Batch, PlainRun
 from headworks._kafka.records.file_slice import FileSlice, OpenFile
 from headworks.errors import CorruptError, RefusedError
 
@@ -103,9 +103,9 @@ class HostedPartition:
         except OSError as error:
             raise self._write_failed(error) from error
 
-    def stage_plain(self, buffer: memoryview, batches: Sequence[Plain]) -> int | None:
+    def stage_plain(self, buffer: memoryview, run: PlainRun) -> int | None:
         """See `PartitionLog.stage_plain`."""
-        return None if self.failure is not None else self.log.stage_plain(buffer, batches)
+        return None if self.failure is not None else self.log.stage_plain(buffer, run)
 
     def append_marker(self, marker: bytearray) -> None:
         """See `PartitionLog.append_marker`; the marker is flushed at once.

@@ -197,15 +197,17 @@ def test_aiokafka_and_kafka_python_share_a_group_with_each_other(
     from kafka import KafkaConsumer
 
     group = new_name()
+    # Nobody commits by itself, and no session ends while this machine does something else.
+    options: dict[str, Any] = {
+        "bootstrap_servers": address,
+        "group_id": group,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "session_timeout_ms": 60_000,
+    }
 
     async def aio_share() -> int:
-        consumer = AIOKafkaConsumer(
-            shared,
-            bootstrap_servers=address,
-            group_id=group,
-            auto_offset_reset="earliest",
-            heartbeat_interval_ms=200,
-        )
+        consumer = AIOKafkaConsumer(shared, **options, heartbeat_interval_ms=200)
         await consumer.start()
         try:
             found = 0
@@ -219,22 +221,19 @@ def test_aiokafka_and_kafka_python_share_a_group_with_each_other(
             await consumer.stop()
 
     assert asyncio.run(aio_share()) == 100
-    follower = KafkaConsumer(
-        shared,
-        bootstrap_servers=address,
-        group_id=group,
-        auto_offset_reset="earliest",
-    )
+    follower = KafkaConsumer(shared, **options)
     found: list[Any] = []
 
     def joined() -> bool:
         found.extend(follower.poll(200).values())
         return len(follower.assignment()) == 4
 
-    eventually(joined)
-    assert {follower.position(part) for part in follower.assignment()} == {25}
-    assert found == [], "all of it was committed by the other client"
-    follower.close()
+    try:
+        eventually(joined)
+        assert {follower.position(part) for part in follower.assignment()} == {25}
+        assert found == [], "all of it was committed by the other client"
+    finally:
+        follower.close()
 
 
 def assigned_consumer(address: str, group: str, **options: Any) -> Consumer:

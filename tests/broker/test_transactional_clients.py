@@ -40,6 +40,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
 ]
 
+_SHORT_MS = 1000  # the timeout of a transaction that its producer leaves open
+
 Transaction = tuple[Sequence[str], bool]  # messages, and whether to commit them
 
 
@@ -88,6 +90,63 @@ PRODUCERS: dict[str, Callable[[str, str, str, Sequence[Transaction]], None]] = {
     "confluent-kafka": _confluent,
     "aiokafka": _aiokafka,
     "kafka-python": _kafka_python,
+}
+
+
+def _late_confluent(address: str, topic: str, name: str, aborted: Callable[[], object]) -> None:
+    producer = transactional(address, name, **{"transaction.timeout.ms": _SHORT_MS})
+    producer.begin_transaction()
+    producer.produce(topic, "late", partition=0)
+    producer.flush()
+    aborted()
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(DEADLINE)
+
+
+def _late_aiokafka(address: str, topic: str, name: str, aborted: Callable[[], object]) -> None:
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.errors import ProducerFenced
+
+    async def run() -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=address, transactional_id=name, transaction_timeout_ms=_SHORT_MS
+        )
+        await producer.start()
+        try:
+            await producer.begin_transaction()
+            await producer.send_and_wait(topic, b"late", partition=0)
+            await asyncio.to_thread(aborted)
+            with pytest.raises(ProducerFenced):
+                await producer.commit_transaction()
+        finally:
+            await producer.stop()
+
+    asyncio.run(run())
+
+
+def _late_kafka_python(address: str, topic: str, name: str, aborted: Callable[[], object]) -> None:
+    from kafka import KafkaProducer
+    from kafka.errors import ProducerFencedError
+
+    producer = KafkaProducer(
+        bootstrap_servers=address, transactional_id=name, transaction_timeout_ms=_SHORT_MS
+    )
+    try:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"late", partition=0).get(DEADLINE)
+        aborted()
+        with pytest.raises(ProducerFencedError):
+            producer.commit_transaction()
+    finally:
+        producer.close()
+
+
+# They write "late" in a transaction, wait until it is aborted, and fail to commit it.
+LATE_PRODUCERS: dict[str, Callable[[str, str, str, Callable[[], object]], None]] = {
+    "confluent-kafka": _late_confluent,
+    "aiokafka": _late_aiokafka,
+    "kafka-python": _late_kafka_python,
 }
 
 
@@ -264,16 +323,13 @@ def test_the_loader_reads_what_was_committed_and_ends_before_an_open_transaction
     assert KafkaLog(client).watermarks({topic: [0]})[topic][0].high == 10
 
 
+@pytest.mark.parametrize("client", LATE_PRODUCERS)
 def test_a_transaction_that_times_out_is_aborted(
-    address: str, topic: str, new_name: Callable[[], str]
+    address: str, topic: str, new_name: Callable[[], str], client: str
 ) -> None:
-    producer = transactional(address, new_name(), **{"transaction.timeout.ms": 1000})
-    producer.begin_transaction()
-    producer.produce(topic, "late", partition=0)
-    producer.flush()
-    eventually(lambda: ends(address, topic) == (2, 2))
-    with pytest.raises(KafkaException):
-        producer.commit_transaction(DEADLINE)
+    LATE_PRODUCERS[client](
+        address, topic, new_name(), lambda: eventually(lambda: ends(address, topic) == (2, 2))
+    )
     assert read(address, topic) == []
 
 

@@ -36,6 +36,7 @@ import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.RemoveMembersFromConsumerGroupOptions;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.admin.TransactionDescription;
 import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
@@ -614,8 +615,7 @@ public final class JavaClient {
             var offsets = admin.listConsumerGroupOffsets("java-offsets")
                 .partitionsToOffsetAndMetadata().get();
             check(5L, offsets.get(both.get(0)).offset(), "the offset of the last commit");
-            var state = admin.describeTransactions(List.of("java-transactions"))
-                .description("java-transactions").get();
+            var state = describeTransaction(admin, "java-transactions");
             check("Ongoing", state.state().toString(), "the state");
             check(Set.of(both.get(0)), state.topicPartitions(), "its partitions");
             var listed = admin.listTransactions().all().get().stream()
@@ -635,6 +635,16 @@ public final class JavaClient {
             second.commitTransaction();
         }
         first.close(Duration.ZERO);
+        KafkaProducer<byte[], byte[]> late =
+            producer("transactional.id", "java-late", "transaction.timeout.ms", "1000");
+        late.initTransactions();
+        late.beginTransaction();
+        late.send(new ProducerRecord<>(topic, 0, null, new byte[1])).get();
+        try (Admin admin = admin()) {
+            until(() -> state(admin, "java-late").equals("CompleteAbort"), "it times out");
+        }
+        mustFail(ProducerFencedException.class, late::commitTransaction);
+        late.close(Duration.ZERO);
         try (Admin admin = admin()) {
             for (String way : List.of("java-fenced", "java-terminated")) {
                 KafkaProducer<byte[], byte[]> open = producer("transactional.id", way);
@@ -785,6 +795,19 @@ public final class JavaClient {
         try {
             return admin.listTopics().names().get();
         } catch (InterruptedException | ExecutionException error) {
+            throw new AssertionError(error);
+        }
+    }
+
+    private static TransactionDescription describeTransaction(Admin admin, String id)
+            throws Exception {
+        return admin.describeTransactions(List.of(id)).description(id).get();
+    }
+
+    private static String state(Admin admin, String transactionalId) {
+        try {
+            return describeTransaction(admin, transactionalId).state().toString();
+        } catch (Exception error) {
             throw new AssertionError(error);
         }
     }

@@ -1,5 +1,6 @@
-// kafkajs in transactions: one is committed, one aborted, and one fenced; offsets are committed in
-// them. It prints the values that its consumer finds, which reads committed messages only.
+// kafkajs in transactions: one is committed, one aborted, one fenced, and one times out; offsets are
+// committed in them. It prints the values that its consumer finds, which reads committed messages only
+// and gets to the last one when the transaction before it has timed out.
 //
 //     node kafkajs_client.mjs HOST:PORT TOPIC
 //
@@ -27,6 +28,11 @@ await open.send({ topic, messages: [{ value: 'fenced' }] })
 const second = kafka.producer(settings)
 await second.connect()
 const last = await second.transaction()
+// begun when the first one is aborted: kafkajs shows messages of aborted transactions that overlap
+const slow = kafka.producer({ ...settings, transactionalId: `${topic}-late`, transactionTimeout: 1000 })
+await slow.connect()
+const late = await slow.transaction()
+await late.send({ topic, messages: [{ value: 'late' }] })
 await last.send({ topic, messages: [{ value: 'end' }] })
 await last.commit()
 const fenced = await open.commit().then(() => false, () => true)
@@ -50,4 +56,6 @@ await consumer.run({
   },
 })
 await ended
-for (const one of [consumer, first, second]) await one.disconnect()
+const committed = await late.commit().then(() => true, () => false)
+if (committed) throw new Error('the late transaction is committed')
+for (const one of [consumer, first, second, slow]) await one.disconnect()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headworks._server.child_process import Service
-from tests.interop.programs import create
+from tests.interop.programs import create, messages
 
 pytestmark = [
     pytest.mark.contract,
@@ -21,6 +21,7 @@ pytestmark = [
 ]
 _FOLDER = Path(__file__).parent
 _DEADLINE_SECONDS = 120
+_PLATFORMATIC = "@platformatic/kafka@1.35.0"
 
 
 def run(package: str, script: str, *arguments: str) -> str:
@@ -45,10 +46,18 @@ def run(package: str, script: str, *arguments: str) -> str:
 
 
 def test_topics_are_created_consumed_and_deleted_by_their_ids(broker: Service) -> None:
-    printed = run(
-        "@platformatic/kafka@1.35.0", "node_client.mjs", broker.address, "node-topic", "50"
-    )
+    printed = run(_PLATFORMATIC, "node_client.mjs", broker.address, "node-topic", "50")
     assert printed == "done\n"
+
+
+def test_what_platformatic_commits_in_transactions_is_read(broker: Service) -> None:
+    topic = "node-transactions"
+    create(broker.address, topic, partitions=1)
+    printed = run(_PLATFORMATIC, "node_transactions.mjs", broker.address, topic)
+    assert printed == "done\n"
+    assert [m.value() for m in messages(broker.address, topic)] == [b"committed", b"later"]
+    written = [m.value() for m in messages(broker.address, topic, committed=False)]
+    assert written == [b"committed", b"aborted", b"later"]
 
 
 def test_kafkajs_commits_aborts_and_is_fenced(broker: Service) -> None:

@@ -47,7 +47,7 @@ _SOURCE, _COPY, _PAIRS, _GROUP = "source", "copy", "pairs", "copiers"
 _PARTITIONS = 2
 _WORKERS = ("copier-0", "copier-1")
 _PROGRESS = 3  # commits of the workers before most kills
-_PATIENCE = 120.0
+_PATIENCE = 600.0  # no promise is about how fast a starved machine is
 _CALL_SECONDS = 15.0
 _FEED_SECONDS = 0.002
 # The workers copy more than this in a commit, so that they are never far behind the feed.

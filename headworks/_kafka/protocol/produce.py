@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from headworks._kafka.protocol.frame import MalformedError, RequestHeader, check_count, skip_tags
-from headworks._kafka.records.batch import Buffer, has_producer_id
+from headworks._kafka.records.batch import Buffer
 from headworks._kafka.records.varint import read_unsigned, write_unsigned
 
 # A request that matches the last one: its correlation id, its partition, where its records start
@@ -95,17 +95,15 @@ class ProduceTemplate:
     """The last produce request of a connection, if it had one partition, to match the next ones.
 
     Matching requests have the same `version`, `topic`, and `acks`. They may differ in correlation
-    id, partition, and records. `idempotent` tells of the learned one whether its batch has a
-    producer id, as those of the next ones probably have.
+    id, partition, and records.
     """
 
-    __slots__ = ("_flexible", "_kind", "_same", "acks", "idempotent", "topic", "version")
+    __slots__ = ("_flexible", "_kind", "_same", "acks", "topic", "version")
 
     def __init__(self) -> None:
         self._kind, self._same, self._flexible = _NEVER, b"", False
         self.version, self.acks = 0, 0
         self.topic: str | bytes = ""
-        self.idempotent = False
 
     def learn(self, buffer: bytearray, header: RequestHeader, request: ProduceRequest) -> None:
         """Remember a parsed request: the bytes between its correlation id and its partition."""
@@ -120,7 +118,6 @@ class ProduceTemplate:
         (self._kind,) = _INT.unpack_from(buffer, position)
         self._same = bytes(buffer[position + _PREAMBLE : part.start - len(length) - _INT.size])
         self.version, self.topic, self.acks = header.version, part.topic, request.acks
-        self.idempotent = has_producer_id(buffer, part.start, part.stop)
 
     def matches(
         self, buffer: bytearray, position: int, end: int, max_bytes: int

@@ -25,18 +25,18 @@ from crc32c import crc32c
 from headworks.errors import CorruptError
 
 Buffer = bytes | bytearray | memoryview
-# A valid batch without flags and without an idempotent producer, whose records fill its offsets:
-# where it starts and stops, its number of records, and its largest timestamp.
+# A valid batch without flags, whose records fill its offsets: where it starts and stops, its number
+# of records, and its largest timestamp.
 Plain = tuple[int, int, int, int]
+SEQUENCE_MODULUS = 1 << 31  # at which the sequence numbers of an idempotent producer wrap
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
 _new = tuple.__new__
 LENGTH_PREFIX = 12  # base offset and length: what the length field does not count
 _CRC_FROM = 21  # the first byte that the CRC covers: the attributes
-_PRODUCER_ID_AT = 43  # the byte of the header at which the producer id starts; it has a sign
 _PLACEMENT = struct.Struct(">qii")
-_PLAIN = struct.Struct(">8xi4xbIhi8xqq2x4xi")  # the fields that make a batch plain
+_PLAIN = struct.Struct(">8xi4xbIhi8xqqhii")  # the fields that a batch of a `PlainRun` shows
 MAGIC = 2
 
 CODEC_MASK = 0b111
@@ -88,6 +88,15 @@ class Batch(NamedTuple):
         return self.attributes & CODEC_MASK
 
 
+class PlainRun(NamedTuple):
+    """Plain batches of no idempotent producer, or of one that numbers them without a gap."""
+
+    batches: list[Plain]
+    producer_id: int  # negative: of no idempotent producer, and the next two say nothing
+    epoch: int
+    first_sequence: int
+
+
 def read_header(buffer: Buffer, position: int = 0) -> Batch:
     """Read the header at `position`. InvalidBatchError ("torn") if it is not whole."""
     if len(buffer) - position < HEADER_SIZE:
@@ -125,33 +134,39 @@ def check_batch(buffer: Buffer, position: int = 0, end: int | None = None) -> Ba
     return _new(Batch, (*fields, position))
 
 
-def has_producer_id(buffer: Buffer, start: int, stop: int) -> bool:
-    """Return whether the batch at `start`..`stop` is an idempotent producer's, by its header."""
-    return stop - start >= HEADER_SIZE and buffer[start + _PRODUCER_ID_AT] < 0x80
-
-
-def plain_batches(buffer: memoryview, spans: Iterable[tuple[int, int]]) -> list[Plain]:
-    """Return the batches that fill these spans, up to the first that is not plain; see `Plain`.
+def plain_run(buffer: memoryview, spans: Iterable[tuple[int, int]]) -> PlainRun:
+    """Return the batches that fill these spans, up to the first that does not continue the run.
 
     `check_batch` tells what that one is, and whether it is valid.
     """
     found: list[Plain] = []
+    run_producer = run_epoch = first = following = -1
     unpack = _PLAIN.unpack_from
     for start, stop in spans:
         if stop - start < HEADER_SIZE:
             break
-        length, magic, crc, attributes, delta, newest, producer, count = unpack(buffer, start)
+        length, magic, crc, attributes, delta, newest, producer, epoch, sequence, count = unpack(
+            buffer, start
+        )
         if (
             length != stop - start - LENGTH_PREFIX
             or magic != MAGIC
             or not 0 <= attributes <= _LAST_CODEC
             or not 1 <= count == delta + 1
-            or producer >= 0
             or crc32c(buffer[start + _CRC_FROM : stop]) != crc
         ):
             break
+        if not found:
+            if producer >= 0 and (epoch < 0 or sequence < 0):
+                break
+            run_producer, run_epoch, first = producer, epoch, sequence
+        elif producer != run_producer or (
+            producer >= 0 and (sequence != following or epoch != run_epoch)
+        ):
+            break
+        following = (sequence + count) % SEQUENCE_MODULUS
         found.append((start, stop, count, newest))
-    return found
+    return _new(PlainRun, (found, run_producer, run_epoch, first))
 
 
 def iter_batches(buffer: Buffer, *, verify: bool = True) -> Iterator[Batch]:

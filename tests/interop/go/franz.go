@@ -45,6 +45,18 @@ func franz(address, topic string) ([]string, error) {
 		return nil, err
 	}
 	defer second.Close()
+	late, err := kgo.NewClient(seeds, kgo.TransactionalID(topic+"-late"),
+		kgo.DefaultProduceTopic(topic), kgo.TransactionTimeout(lateTimeout))
+	if err != nil {
+		return nil, err
+	}
+	defer late.Close()
+	if err := late.BeginTransaction(); err != nil {
+		return nil, err
+	}
+	if err := late.ProduceSync(ctx, kgo.StringRecord("late")).FirstErr(); err != nil {
+		return nil, err
+	}
 	if err := second.BeginTransaction(); err != nil {
 		return nil, err
 	}
@@ -72,6 +84,9 @@ func franz(address, topic string) ([]string, error) {
 			return nil, err
 		}
 		fetches.EachRecord(func(one *kgo.Record) { found = append(found, string(one.Value)) })
+	}
+	if err := late.EndTransaction(ctx, kgo.TryCommit); err == nil {
+		return nil, fmt.Errorf("the late transaction is committed")
 	}
 	return found, nil
 }

@@ -1,10 +1,11 @@
-// Go's clients in transactions: one is committed, one aborted, and one fenced. And sarama in a
-// group, which prints what it reads.
+// Go's clients in transactions: one is committed, one aborted, one fenced, and one times out. And
+// sarama in a group, which prints what it reads.
 //
 //	interop CLIENT HOST:PORT TOPIC
 //
 // It prints the values that a reader of committed messages finds in partition 0, one on a line.
-// Rules: the topic has one partition; the last message of each client is "end".
+// Rules: the topic has one partition; the last message of each client is "end". A reader gets to it
+// when the transaction before it has timed out.
 package main
 
 import (
@@ -22,6 +23,9 @@ var transactions = []struct {
 	value  string
 	commit bool
 }{{"committed", true}, {"aborted", false}, {"later", true}}
+
+// lateTimeout is the timeout of a transaction that its producer leaves open.
+const lateTimeout = time.Second
 
 func main() {
 	client, address, topic := os.Args[1], os.Args[2], os.Args[3]

@@ -53,6 +53,17 @@ func saramas(address, topic string) ([]string, error) {
 		return nil, err
 	}
 	defer second.Close()
+	slow := *config
+	slow.Producer.Transaction.ID += "-late"
+	slow.Producer.Transaction.Timeout = lateTimeout
+	late, err := sarama.NewSyncProducer([]string{address}, &slow)
+	if err != nil {
+		return nil, err
+	}
+	defer late.Close()
+	if err := begin(late, topic, "late"); err != nil {
+		return nil, err
+	}
 	if err := begin(second, topic, "end"); err != nil {
 		return nil, err
 	}
@@ -83,6 +94,9 @@ func saramas(address, topic string) ([]string, error) {
 		case <-time.After(time.Minute):
 			return nil, fmt.Errorf("no more messages after %v", found)
 		}
+	}
+	if err := late.CommitTxn(); err == nil {
+		return nil, fmt.Errorf("the late transaction is committed")
 	}
 	return found, nil
 }

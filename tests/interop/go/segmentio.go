@@ -21,12 +21,12 @@ func segmentio(address, topic string) ([]string, error) {
 		}
 	}
 	client := &kafka.Client{Addr: kafka.TCP(address)}
-	first, err := initialize(ctx, client, topic)
+	first, err := initialize(ctx, client, topic, time.Minute)
 	if err != nil {
 		return nil, err
 	}
 	for _, one := range transactions {
-		if err := commitOffset(ctx, client, topic, first, int64(len(one.value))); err != nil {
+		if err := commitOffset(ctx, client, topic, topic, first, int64(len(one.value))); err != nil {
 			return nil, err
 		}
 		ended, err := client.EndTxn(ctx, &kafka.EndTxnRequest{TransactionalID: topic,
@@ -35,22 +35,20 @@ func segmentio(address, topic string) ([]string, error) {
 			return nil, fmt.Errorf("EndTxn: %v %v", err, ended)
 		}
 	}
-	if err := commitOffset(ctx, client, topic, first, 2); err != nil {
+	if err := commitOffset(ctx, client, topic, topic, first, 2); err != nil {
 		return nil, err
 	}
-	if _, err := initialize(ctx, client, topic); err != nil {
+	if _, err := initialize(ctx, client, topic, time.Minute); err != nil {
 		return nil, err
 	}
-	if err := commitOffset(ctx, client, topic, first, 2); err == nil {
+	if err := commitOffset(ctx, client, topic, topic, first, 2); err == nil {
 		return nil, fmt.Errorf("the first producer is not fenced")
 	}
-	fetched, err := client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{
-		GroupID: "txn-" + topic, Topics: map[string][]int{topic: {0}}})
-	if err != nil {
-		return nil, err
+	if found, err := fetchOffset(ctx, client, topic, topic); err != nil || found != int64(len("later")) {
+		return nil, fmt.Errorf("offset %d is committed: %v", found, err)
 	}
-	if found := fetched.Topics[topic][0].CommittedOffset; found != int64(len("later")) {
-		return nil, fmt.Errorf("offset %d is committed", found)
+	if err := timeOut(ctx, client, topic, topic+"-late"); err != nil {
+		return nil, err
 	}
 	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{address}, GroupID: topic,
 		Topic: topic, IsolationLevel: kafka.ReadCommitted, StartOffset: kafka.FirstOffset})
@@ -66,11 +64,42 @@ func segmentio(address, topic string) ([]string, error) {
 	return found, nil
 }
 
-func initialize(ctx context.Context, client *kafka.Client, id string) (*kafka.ProducerSession, error) {
+// timeOut leaves a transaction open until its producer is fenced. Its offset must not be committed.
+func timeOut(ctx context.Context, client *kafka.Client, topic, id string) error {
+	late, err := initialize(ctx, client, id, lateTimeout)
+	if err != nil {
+		return err
+	}
+	begun := false
+	for commitOffset(ctx, client, topic, id, late, 3) == nil {
+		begun = true
+		time.Sleep(100 * time.Millisecond)
+	}
+	if !begun || ctx.Err() != nil {
+		return fmt.Errorf("the late transaction does not time out: %v", ctx.Err())
+	}
+	if found, err := fetchOffset(ctx, client, topic, id); err != nil || found != -1 {
+		return fmt.Errorf("offset %d of the late transaction is committed: %v", found, err)
+	}
+	return nil
+}
+
+func fetchOffset(ctx context.Context, client *kafka.Client, topic, id string) (int64, error) {
+	fetched, err := client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{
+		GroupID: "txn-" + id, Topics: map[string][]int{topic: {0}}})
+	if err != nil {
+		return 0, err
+	}
+	return fetched.Topics[topic][0].CommittedOffset, nil
+}
+
+func initialize(ctx context.Context, client *kafka.Client, id string,
+	timeout time.Duration) (*kafka.ProducerSession, error) {
 	var session *kafka.ProducerSession
 	err := retried(func() error {
 		made, err := client.InitProducerID(ctx, &kafka.InitProducerIDRequest{
-			TransactionalID: id, TransactionTimeoutMs: 60_000, ProducerID: -1, ProducerEpoch: -1})
+			TransactionalID: id, TransactionTimeoutMs: int(timeout.Milliseconds()),
+			ProducerID:      -1, ProducerEpoch: -1})
 		if err == nil {
 			session, err = made.Producer, made.Error
 		}
@@ -79,12 +108,12 @@ func initialize(ctx context.Context, client *kafka.Client, id string) (*kafka.Pr
 	return session, err
 }
 
-func commitOffset(ctx context.Context, client *kafka.Client, topic string,
+func commitOffset(ctx context.Context, client *kafka.Client, topic, id string,
 	producer *kafka.ProducerSession, offset int64) error {
-	group := "txn-" + topic
+	group := "txn-" + id
 	if err := retried(func() error {
 		added, err := client.AddOffsetsToTxn(ctx, &kafka.AddOffsetsToTxnRequest{
-			TransactionalID: topic, GroupID: group,
+			TransactionalID: id, GroupID: group,
 			ProducerID: producer.ProducerID, ProducerEpoch: producer.ProducerEpoch})
 		if err == nil {
 			err = added.Error
@@ -94,7 +123,7 @@ func commitOffset(ctx context.Context, client *kafka.Client, topic string,
 		return err
 	}
 	committed, err := client.TxnOffsetCommit(ctx, &kafka.TxnOffsetCommitRequest{
-		TransactionalID: topic, GroupID: group, GenerationID: -1,
+		TransactionalID: id, GroupID: group, GenerationID: -1,
 		ProducerID: producer.ProducerID, ProducerEpoch: producer.ProducerEpoch,
 		Topics: map[string][]kafka.TxnOffsetCommit{topic: {{Partition: 0, Offset: offset}}}})
 	if err != nil {
