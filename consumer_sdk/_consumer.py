@@ -169,14 +169,7 @@ class Consumer(LastMessage[T]):
         counted = (self._group_config.client, registry_url, group, application or group, state_dir)
         self._audit_tier = AuditTier(*counted, events, every=audit_every) if audit else None
         self._outcomes = MessageOutcomes(self._group_config, policy, self._audit_tier)
-        self._step = self._membership.step
-        self._compiled = compiled_step(
-            self._step,
-            self._decoders.known_message,
-            self._outcomes.ended,
-            CONSUMED,
-            None if self._audit_tier is None else self._audit_tier.processed,
-        )
+        self._connect_step()
         self._error_events = ErrorEvents(
             *(self._brokers, self._watch, self._group_config.reader, self._audit_tier, skip_damaged)
         )
@@ -254,6 +247,12 @@ class Consumer(LastMessage[T]):
         else:
             self._last = raw
         return found
+
+    def _connect_step(self) -> None:
+        self._step = self._membership.step
+        count = None if self._audit_tier is None else self._audit_tier.processed
+        read, ended = self._decoders.known_message, self._outcomes.ended
+        self._compiled = compiled_step(self._step, read, ended, CONSUMED, count)
 
     def _ready(self) -> Iterator[Message[T]]:
         return super()._ready() if self._compiled is None else self._compiled
