@@ -23,6 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 import headworks
 from headworks._registry.fast_reads import FastReads
 from headworks._registry.model.refusals import ServiceError
+from headworks._registry.worker_pools import WorkerPool
 
 # The route label of a request that matches no route.
 UNMATCHED = "none"
@@ -66,11 +67,12 @@ class RegistryMetrics:
     def watch(
         self,
         fast_reads: FastReads,
+        pools: Mapping[str, WorkerPool],
         revision: Callable[[], int],
         totals: Callable[[], Mapping[str, int]],
     ) -> None:
         """Also report these numbers; `totals` is called again when `revision` has changed."""
-        self._registry.register(_RegistryCollector(fast_reads, revision, totals))
+        self._registry.register(_RegistryCollector(fast_reads, pools, revision, totals))
 
     def count_request(self, method: str, route: str, status: str, seconds: float) -> None:
         """Count a request that has been served."""
@@ -106,10 +108,12 @@ class _RegistryCollector:
     def __init__(
         self,
         fast_reads: FastReads,
+        pools: Mapping[str, WorkerPool],
         revision: Callable[[], int],
         totals: Callable[[], Mapping[str, int]],
     ) -> None:
         self._fast_reads = fast_reads
+        self._pools = pools
         self._revision = revision
         self._totals = totals
         self._lock = Lock()  # scrapes run in several threads
@@ -123,6 +127,17 @@ class _RegistryCollector:
         yield GaugeMetricFamily(
             f"{_PREFIX}_fast_reads_bytes", "answers held", value=self._fast_reads.cached_bytes
         )
+        waiting = GaugeMetricFamily(
+            f"{_PREFIX}_waiting", "requests that wait for a thread", labels=["work"]
+        )
+        refused = CounterMetricFamily(
+            f"{_PREFIX}_busy_refusals", "requests refused because too many wait", labels=["work"]
+        )
+        for work, pool in self._pools.items():
+            waiting.add_metric([work], pool.waiting)
+            refused.add_metric([work], pool.refused)
+        yield waiting
+        yield refused
         for name, value in self._current().items():
             yield GaugeMetricFamily(f"{_PREFIX}_{name}", f"live {name}", value=value)
 

@@ -3,7 +3,8 @@
 Rules:
 
 - One function per refusal, so that a code is written once and its sentence is one sentence.
-- A caller's mistake is a 4xx. Clients repeat a 5xx, so only trouble of the store may be one.
+- A caller's mistake is a 4xx. Clients repeat a 5xx, so only trouble of the store, or too much work,
+  may be one.
 """
 
 from __future__ import annotations
@@ -200,3 +201,10 @@ def context_not_empty(context: str) -> ServiceError:
 def store_unavailable(message: str) -> ServiceError:
     """The store failed; the request may be repeated."""
     return ServiceError(500, 50001, f"Error in the backend data store: {message}")
+
+
+def too_busy(kind: str, requests: int) -> ServiceError:
+    """Too many requests of one kind wait; the request may be repeated."""
+    return ServiceError(
+        503, 503, f"The registry is busy: {requests} {kind} run or wait. Repeat the request later"
+    )

@@ -9,16 +9,12 @@ Rules:
 - A read finds content that is already registered. Only new content takes the writers' lock, and
   everything is then decided again under it.
 - A dry run and a check decide with the same functions as a registration.
-- At most _MAX_CONCURRENT_CHECKS schemas are compared at a time. More threads than the store can use
-  would only delay each other, and the reads by id. So the reads here are bounded.
-- Checks and dry runs compare, which may take long. They have a bound of their own, and never keep a
-  lookup or a registration of unchanged content waiting.
+- A comparison may take long. Nothing here bounds how many run at a time: `worker_pools` does.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from threading import BoundedSemaphore
 
 from sqlalchemy import Connection
 
@@ -31,6 +27,7 @@ from headworks._registry.operations.compatibility_check import (
     CompatibilityResult,
     check_compatibility,
 )
+from headworks._registry.operations.current_subjects import CurrentSubject, CurrentSubjects
 from headworks._registry.operations.parsed_schemas import SchemaCache
 from headworks._registry.operations.proposals import CandidateBuilder, ProposedSchema, annotated
 from headworks._registry.operations.response_bodies import (
@@ -63,7 +60,6 @@ from headworks._subject import Subject
 __all__ = ["ProposedSchema", "Registrar"]
 
 _MAX_ID = 2**31 - 1
-_MAX_CONCURRENT_CHECKS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +80,7 @@ class Registrar:
         self._store = store
         self._cache = cache  # parsed schemas, shared with the reader
         self._candidates = CandidateBuilder(cache, limits)
-        self._checking = BoundedSemaphore(_MAX_CONCURRENT_CHECKS)
-        self._reading = BoundedSemaphore(store.useful_readers)  # lookups, unchanged content
-        self._trying = BoundedSemaphore(store.useful_readers)  # checks and dry runs
+        self._current = CurrentSubjects(store)
 
     def register(
         self,
@@ -96,26 +90,61 @@ class Registrar:
         who: str,
         normalize: bool = False,
         response_format: ResponseFormat = DEFAULT_FORMAT,
-        dry_run: bool = False,
     ) -> Entity:
-        """Register a schema as a version of a subject, unless it is one; return that version.
+        """Register a schema as a version of a subject, unless it is one; return that version."""
+        found = self.find_registered(
+            name, proposal, normalize=normalize, response_format=response_format
+        )
+        return found or self.add(
+            name, proposal, who=who, normalize=normalize, response_format=response_format
+        )
 
-        A dry run decides in the same way and changes nothing. For a new schema its answer has no
-        id.
-        """
+    def find_registered(
+        self,
+        name: str,
+        proposal: ProposedSchema,
+        *,
+        normalize: bool = False,
+        response_format: ResponseFormat = DEFAULT_FORMAT,
+    ) -> Entity | None:
+        """Return the version that a registration would repeat, as far as a short read can tell."""
         subject = valid_subject(name)
-        turn = self._trying if dry_run else self._reading
-        with turn, self._store.read() as connection:
-            actual = resolve(connection, subject)
-            found = self._find_unchanged(connection, actual, proposal, normalize)
-            if found is not None:
-                return version_entity(connection, self._cache, found, response_format)
-            if dry_run:
-                return self._dry_run(connection, actual, proposal, normalize, response_format)
+        with self._store.read() as connection:
+            current = self._current.find(connection, subject)
+            found = self._find_unchanged(connection, current, proposal, normalize)
+            if found is None:
+                return None
+            return version_entity(connection, self._cache, found, response_format)
+
+    def add(
+        self,
+        name: str,
+        proposal: ProposedSchema,
+        *,
+        who: str,
+        normalize: bool = False,
+        response_format: ResponseFormat = DEFAULT_FORMAT,
+    ) -> Entity:
+        """Do what `register` does, for a schema that `find_registered` did not find."""
+        subject = valid_subject(name)
         with self._store.write() as connection:
-            again = resolve(connection, subject)
-            version = self._add(connection, again, proposal, normalize, who)
+            actual = resolve(connection, subject)
+            version = self._add(connection, actual, proposal, normalize, who)
             return version_entity(connection, self._cache, version, response_format)
+
+    def try_to_add(
+        self,
+        name: str,
+        proposal: ProposedSchema,
+        *,
+        normalize: bool = False,
+        response_format: ResponseFormat = DEFAULT_FORMAT,
+    ) -> Entity:
+        """Decide as `add` does, and change nothing. A new schema may have no id in the answer."""
+        subject = valid_subject(name)
+        with self._store.read() as connection:
+            actual = resolve(connection, subject)
+            return self._dry_run(connection, actual, proposal, normalize, response_format)
 
     def look_up(
         self,
@@ -130,7 +159,7 @@ class Registrar:
 
         A subject without a context that is not in the default one is looked up in the others.
         """
-        with self._reading, self._store.read() as connection:
+        with self._store.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
             exists = False
             for place in (subject, *in_other_contexts(connection, name, subject)):
@@ -158,10 +187,10 @@ class Registrar:
         normalize: bool = False,
     ) -> CompatibilityResult:
         """Compare the proposal with one version ("latest" or a number), or as the level asks."""
-        with self._trying, self._store.read() as connection:
-            resolved = resolve(connection, Subject.parse(name))
-            subject, config = resolved.subject, resolved.config
-            latest = schemas.latest_version(connection, subject)
+        with self._store.read() as connection:
+            current = self._current.find(connection, Subject.parse(name))
+            subject, config = current.resolved.subject, current.resolved.config
+            latest = current.latest
             if number is None:
                 compared = compared_versions(connection, subject, latest, config)
             else:
@@ -171,23 +200,22 @@ class Registrar:
             parsed = self._candidates.parse(
                 connection, subject, proposal, config, normalize=normalize, printed=False
             )
-            with self._checking:
-                return check_compatibility(
-                    connection, self._cache, parsed.schema, metadata, compared, config
-                )
+            return check_compatibility(
+                connection, self._cache, parsed.schema, metadata, compared, config
+            )
 
     def _find_unchanged(
         self,
         connection: Connection,
-        resolved: ResolvedSubject,
+        current: CurrentSubject,
         proposal: ProposedSchema,
         normalize: bool,
     ) -> StoredVersion | None:
+        resolved, latest = current.resolved, current.latest
         subject, mode = resolved.subject, resolved.mode
         must_accept_registration(mode, subject, with_id=proposal.id is not None)
         if proposal.version is not None:
             return None
-        latest = schemas.latest_version(connection, subject)
         self._share_fields_of(connection, latest)
         candidate = self._candidates.build(
             connection,
@@ -298,10 +326,9 @@ class Registrar:
                 f"{proposal.version} is asked for, and the next one is {next_number}"
             )
         history = compared_versions(connection, subject, latest, config)
-        with self._checking:
-            result = check_compatibility(
-                connection, self._cache, candidate.schema, definition.metadata, history, config
-            )
+        result = check_compatibility(
+            connection, self._cache, candidate.schema, definition.metadata, history, config
+        )
         if not result.is_compatible:
             raise refusals.incompatible(subject, result.messages, result.findings)
         ids = schemas.find_ids(connection, subject.context, definition)

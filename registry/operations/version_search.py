@@ -58,6 +58,12 @@ def find_unchanged(
     latest: StoredVersion | None,
 ) -> StoredVersion | None:
     """Return the live version that a request repeats: an exact one, or an equivalent latest one."""
+    if (
+        latest is not None
+        and schema_id in (None, latest.schema.id)
+        and latest.schema.definition == definition
+    ):
+        return latest
     exact = find_exact(connection, subject, definition, schema_id)
     if exact is not None or latest is None or schema_id not in (None, latest.schema.id):
         return exact

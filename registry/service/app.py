@@ -1,8 +1,8 @@
 """The application: routers, error responses, and the middleware in front of them.
 
 A request passes FastReads (cached reads by id), AccessLog (metrics and log), ProtocolMiddleware
-(paths, web pages, content types, sizes), and then FastAPI: first the guard, then the route. The
-busiest routes read their parameters themselves (DirectRoute).
+(paths, web pages, content types, sizes), and then FastAPI: first the guard, then the route. In
+front of FastAPI, DirectRoutes serves the busiest routes. The slow ones run in WorkerPools.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from headworks._registry.service import (
 )
 from headworks._registry.service.access_log import AccessLog
 from headworks._registry.service.dependencies import Dependencies
+from headworks._registry.service.direct_route import DirectRoutes
 from headworks._registry.service.guard import guard
 from headworks._registry.service.middleware import ProtocolMiddleware
 from headworks._registry.service.openapi import describe
@@ -47,6 +48,7 @@ from headworks._registry.service.parameters import answer
 from headworks._registry.service.swagger_page import serve_page
 from headworks._registry.store import RegistryStore
 from headworks._registry.store.totals import totals
+from headworks._registry.worker_pools import worker_pools
 from headworks._server.security.http.request import authorization_of
 from headworks._server.security.http.web_pages import ONLY_ADDRESSES, WebPageRules
 
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 # A request tries the routes in order, so the busiest come first.
 _ROUTERS = (compatibility, subjects, schemas, settings, contexts_and_health)
+_RETRY_SECONDS = "1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,14 @@ def create_app(
     """
     allowed = limits or ServiceLimits()
     schema_cache = SchemaCache()
+    pools = worker_pools(database.useful_readers)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         async with fast_reads.watching():
             yield
+        for pool in pools.values():
+            pool.close()
         if authenticator is not None:
             authenticator.close()
         database.close()
@@ -109,17 +115,20 @@ def create_app(
         RegistryReader(database, schema_cache),
         Deleter(database),
         SubjectSettings(database),
+        pools,
     )
     for router in _ROUTERS:
         app.include_router(router.router)
     describe(app)
     serve_page(app)
     _add_error_answers(app)
-    inner = ProtocolMiddleware(app, web_pages, largest_body=allowed.request)
+    routes = [route for one in _ROUTERS for route in one.router.routes]
+    direct = DirectRoutes(app, routes, pools)
+    inner = ProtocolMiddleware(direct, web_pages, largest_body=allowed.request)
     fast_reads = FastReads(
         AccessLog(inner, measured), database.revision, _may_read(authenticator, web_pages)
     )
-    measured.watch(fast_reads, database.revision, lambda: totals(database))
+    measured.watch(fast_reads, pools, database.revision, lambda: totals(database))
     database.on_change(fast_reads.clear)
     return fast_reads
 
@@ -151,7 +160,7 @@ def _may_read(authenticator: HttpAuthenticator | None, web_pages: WebPageRules) 
     return may_read
 
 
-def _refused(request: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
     request.app.state.metrics.count_refusal(error)
     body = error.as_body()
@@ -162,16 +171,18 @@ def _refused(request: Request, error: Exception) -> Response:
     if error.status == 401 and authenticator is not None:
         for challenge in authenticator.challenges:
             refusal.headers.append("WWW-Authenticate", challenge)
+    if error.status == 503:
+        refusal.headers["Retry-After"] = _RETRY_SECONDS
     return refusal
 
 
-def _not_valid(_request: Request, error: Exception) -> Response:
+async def _not_valid(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     reasons = "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors())
     return answer({"error_code": 422, "message": reasons}, 422)
 
 
-def _no_route(_request: Request, error: Exception) -> Response:
+async def _no_route(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return answer(
         {"error_code": error.status_code, "message": f"HTTP {error.status_code} {error.detail}"},
@@ -179,21 +190,21 @@ def _no_route(_request: Request, error: Exception) -> Response:
     )
 
 
-def _store_failed(request: Request, error: Exception) -> Response:
+async def _store_failed(request: Request, error: Exception) -> Response:
     request.app.state.metrics.count_store_error()
     _LOG.error("%s %s: the store failed: %s", request.method, request.url.path, error)
     return answer(refusals.store_unavailable(str(error.__cause__ or error)).as_body(), 500)
 
 
-def _too_deep(_request: Request, _error: Exception) -> Response:
+async def _too_deep(_request: Request, _error: Exception) -> Response:
     return answer(refusals.invalid_schema("Invalid schema: it is nested too deeply").as_body(), 422)
 
 
-def _hung_up(_request: Request, _error: Exception) -> Response:
+async def _hung_up(_request: Request, _error: Exception) -> Response:
     """The client has disconnected: nobody receives this response."""
     return answer({"error_code": 499, "message": "the caller hung up"}, 499)
 
 
-def _broken(_request: Request, _error: Exception) -> Response:
+async def _broken(_request: Request, _error: Exception) -> Response:
     """A fault of the registry: the server logs it, and the client gets no details."""
     return answer({"error_code": 500, "message": "Internal error: see the registry's log"}, 500)

@@ -8,15 +8,17 @@ from headworks._registry.model.definition import JsonObject
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.service.bodies import BODY_OF_SCHEMA, Body, read_proposal
 from headworks._registry.service.dependencies import Dependencies, DependenciesOf
-from headworks._registry.service.direct_route import DirectRoute
+from headworks._registry.service.direct_route import runs_in
 from headworks._registry.service.guard import RequestPermissions, RequestPermissionsOf
 from headworks._registry.service.parameters import Flag, SubjectName, VersionName, answer
+from headworks._registry.worker_pools import CHECKS
 
-router = APIRouter(tags=["compatibility"], route_class=DirectRoute)
+router = APIRouter(tags=["compatibility"])
 _INVALID_SCHEMA_CODE = 42201
 
 
 @router.post("/compatibility/subjects/{subject}/versions", openapi_extra=BODY_OF_SCHEMA)
+@runs_in(CHECKS)
 def check_all(
     dependencies: DependenciesOf,
     subject: SubjectName,
@@ -32,6 +34,7 @@ def check_all(
 
 
 @router.post("/compatibility/subjects/{subject}/versions/{version}", openapi_extra=BODY_OF_SCHEMA)
+@runs_in(CHECKS)
 def check_one(
     dependencies: DependenciesOf,
     subject: SubjectName,

@@ -10,6 +10,7 @@ import headworks
 from headworks._registry.metrics import RegistryMetrics
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.service.dependencies import DependenciesOf
+from headworks._registry.service.direct_route import runs_in
 from headworks._registry.service.guard import RequestPermissionsOf
 from headworks._registry.service.parameters import (
     MAX_INT,
@@ -20,6 +21,7 @@ from headworks._registry.service.parameters import (
     answer,
     page_of,
 )
+from headworks._registry.worker_pools import CHANGES
 
 router = APIRouter(tags=["surroundings"])
 _MAX_AUDIT_ENTRIES = 1000
@@ -43,6 +45,7 @@ def list_contexts(
 
 
 @router.delete("/contexts/{context}")
+@runs_in(CHANGES)
 def delete_context(dependencies: DependenciesOf, context: Context, who: Author) -> Response:
     """Drop an empty context's settings."""
     dependencies.deleter.delete_context(context, who=who)

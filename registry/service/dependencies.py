@@ -1,7 +1,8 @@
-"""The operations behind the routes, created once by the application."""
+"""The operations behind the routes, and the threads that run them, created once."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, cast
 
@@ -11,16 +12,18 @@ from headworks._registry.operations.deleter import Deleter
 from headworks._registry.operations.reader import RegistryReader
 from headworks._registry.operations.registrar import Registrar
 from headworks._registry.operations.settings import SubjectSettings
+from headworks._registry.worker_pools import WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """One object per kind of operation."""
+    """One object per kind of operation, and the pools by kind of work."""
 
     registrar: Registrar
     reader: RegistryReader
     deleter: Deleter
     settings: SubjectSettings
+    pools: Mapping[str, WorkerPool]
 
 
 async def dependencies_of(request: Request) -> Dependencies:

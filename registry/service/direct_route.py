@@ -1,26 +1,33 @@
-"""Routes that read their parameters without the framework's dependency injection.
+"""Routes that are served without the framework's routing and dependency injection.
 
-FastAPI solves the dependencies of every request anew, which costs more than most requests do.
+FastAPI searches the routes and solves the dependencies of every request anew, which costs more than
+most requests do.
 
 Rules:
 
 - A route function is written as for FastAPI, which describes it on the OpenAPI page. Its parameters
   are read by the same functions as FastAPI would call, in the same order, after the guard.
-- If a route has a parameter that `_READERS` does not know, FastAPI serves it.
-- The function runs in a worker thread, as FastAPI's do.
+- If a route has a parameter that `_READERS` does not know, FastAPI serves it. It also serves every
+  path and method that no direct route has, and so refuses them.
+- The function runs in a thread of the pool that `runs_in` names, or else in one of the framework's.
+- Errors are answered by the application's own handlers.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, TypeVar, cast
 
-from fastapi import Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headworks._registry.service import bodies, dependencies, guard, parameters
+from headworks._registry.worker_pools import WorkerPool
 
 _Reader = Callable[[Request, inspect.Parameter], Awaitable[object]]
 
@@ -73,19 +80,84 @@ _READERS: Mapping[object, _Reader] = {
 }
 
 
-class DirectRoute(APIRoute):
-    """A route of FastAPI that reads known parameters itself."""
+_POOL = "registry_pool"  # the attribute of a route function with the name of its pool
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Handler = Callable[[Request], Awaitable[Response]]
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the function from a request to its response."""
-        declared = inspect.signature(self.endpoint, eval_str=True).parameters.values()
-        if any(one.annotation not in _READERS for one in declared):
-            return super().get_route_handler()
-        readers = [(one.name, _READERS[one.annotation], one) for one in declared]
 
-        async def handle(request: Request) -> Response:
-            await guard.guard(request)
-            given = {name: await read(request, one) for name, read, one in readers}
-            return cast(Response, await run_in_threadpool(self.endpoint, **given))
+def runs_in(pool: str) -> Callable[[_Function], _Function]:
+    """Let a direct route run in the threads of a pool."""
 
-        return handle
+    def mark(function: _Function) -> _Function:
+        setattr(function, _POOL, pool)
+        return function
+
+    return mark
+
+
+class DirectRoutes:
+    """Serves the direct ones of the routes, and passes other requests to the application."""
+
+    def __init__(
+        self, app: FastAPI, routes: Iterable[BaseRoute], pools: Mapping[str, WorkerPool]
+    ) -> None:
+        self._app: ASGIApp = app
+        self._owner = app
+        self._by_method: dict[str, list[tuple[APIRoute, _Handler]]] = {}
+        for route in routes:
+            handler = _handler(route, pools) if isinstance(route, APIRoute) else None
+            if handler is not None:
+                assert isinstance(route, APIRoute)
+                for method in route.methods or ():
+                    self._by_method.setdefault(method, []).append((route, handler))
+
+    def names(self) -> set[str]:
+        """Return the names of the functions of the direct routes."""
+        return {route.name for served in self._by_method.values() for route, _ in served}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; pass other events through."""
+        if scope["type"] == "http":
+            path = scope["path"]
+            for route, handler in self._by_method.get(scope["method"], ()):
+                match = route.path_regex.match(path)
+                if match is not None:
+                    scope["app"], scope["route"] = self._owner, route
+                    scope["path_params"] = match.groupdict()
+                    await self._serve(handler, Request(scope, receive, send))
+                    return
+        await self._app(scope, receive, send)
+
+    async def _serve(self, handler: _Handler, request: Request) -> None:
+        try:
+            response = await handler(request)
+        except Exception as error:
+            answer = next(
+                self._owner.exception_handlers[kind]
+                for kind in type(error).__mro__
+                if kind in self._owner.exception_handlers
+            )
+            response = await cast(Awaitable[Response], answer(request, error))
+            if answer is self._owner.exception_handlers[Exception]:
+                await response(request.scope, request.receive, request._send)
+                raise  # the server logs it
+        await response(request.scope, request.receive, request._send)
+
+
+def _handler(route: APIRoute, pools: Mapping[str, WorkerPool]) -> _Handler | None:
+    """Return the function from a request to its response; None if FastAPI serves the route."""
+    function = route.endpoint
+    declared = inspect.signature(function, eval_str=True).parameters.values()
+    if any(one.annotation not in _READERS for one in declared):
+        return None
+    readers = [(one.name, _READERS[one.annotation], one) for one in declared]
+    pool = pools.get(getattr(function, _POOL, ""))
+
+    async def handle(request: Request) -> Response:
+        await guard.guard(request)
+        given = {name: await read(request, one) for name, read, one in readers}
+        if pool is None:
+            return cast(Response, await run_in_threadpool(function, **given))
+        return await pool.run(partial(function, **given))
+
+    return handle

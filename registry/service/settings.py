@@ -9,8 +9,10 @@ from fastapi import APIRouter, Query, Response
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.service.bodies import BODY_OF_CONFIG, BODY_OF_MODE, Body
 from headworks._registry.service.dependencies import DependenciesOf
+from headworks._registry.service.direct_route import runs_in
 from headworks._registry.service.guard import RequestPermissionsOf
 from headworks._registry.service.parameters import Author, Flag, SubjectName, answer
+from headworks._registry.worker_pools import CHANGES
 
 router = APIRouter(tags=["settings"])
 InForce = Annotated[Flag, Query(alias="defaultToGlobal")]
@@ -23,12 +25,14 @@ def read_global_config(dependencies: DependenciesOf) -> Response:
 
 
 @router.put("/config", openapi_extra=BODY_OF_CONFIG)
+@runs_in(CHANGES)
 def change_global_config(dependencies: DependenciesOf, body: Body, who: Author) -> Response:
     """Change the settings of subjects without their own."""
     return answer(_as_update(dependencies.settings.change_config(None, body, who=who)))
 
 
 @router.delete("/config")
+@runs_in(CHANGES)
 def drop_global_config(dependencies: DependenciesOf, who: Author) -> Response:
     """Go back to the settings of a new registry."""
     return answer(dependencies.settings.drop_config(None, who=who))
@@ -43,6 +47,7 @@ def read_config(
 
 
 @router.put("/config/{subject}", openapi_extra=BODY_OF_CONFIG)
+@runs_in(CHANGES)
 def change_config(
     dependencies: DependenciesOf,
     subject: SubjectName,
@@ -56,6 +61,7 @@ def change_config(
 
 
 @router.delete("/config/{subject}")
+@runs_in(CHANGES)
 def drop_config(dependencies: DependenciesOf, subject: SubjectName, who: Author) -> Response:
     """Take back the settings of a subject."""
     return answer(dependencies.settings.drop_config(subject, who=who))
@@ -68,6 +74,7 @@ def read_global_mode(dependencies: DependenciesOf) -> Response:
 
 
 @router.put("/mode", openapi_extra=BODY_OF_MODE)
+@runs_in(CHANGES)
 def change_global_mode(
     dependencies: DependenciesOf, body: Body, who: Author, force: Flag = False
 ) -> Response:
@@ -77,6 +84,7 @@ def change_global_mode(
 
 
 @router.delete("/mode")
+@runs_in(CHANGES)
 def drop_global_mode(
     dependencies: DependenciesOf, who: Author, recursive: Flag = False
 ) -> Response:
@@ -93,6 +101,7 @@ def read_mode(
 
 
 @router.put("/mode/{subject}", openapi_extra=BODY_OF_MODE)
+@runs_in(CHANGES)
 def change_mode(
     dependencies: DependenciesOf, subject: SubjectName, body: Body, who: Author, force: Flag = False
 ) -> Response:
@@ -102,6 +111,7 @@ def change_mode(
 
 
 @router.delete("/mode/{subject}")
+@runs_in(CHANGES)
 def drop_mode(
     dependencies: DependenciesOf, subject: SubjectName, who: Author, recursive: Flag = False
 ) -> Response:

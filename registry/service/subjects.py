@@ -18,7 +18,7 @@ from headworks._registry.service.bodies import (
     read_retagging,
 )
 from headworks._registry.service.dependencies import DependenciesOf
-from headworks._registry.service.direct_route import DirectRoute
+from headworks._registry.service.direct_route import runs_in
 from headworks._registry.service.guard import RequestPermissionsOf
 from headworks._registry.service.parameters import (
     Author,
@@ -33,8 +33,9 @@ from headworks._registry.service.parameters import (
     page_of,
     read_version_name,
 )
+from headworks._registry.worker_pools import CHANGES, CHECKS, LOOKUPS, HandedOver
 
-router = APIRouter(tags=["subjects"], route_class=DirectRoute)
+router = APIRouter(tags=["subjects"])
 
 
 @router.get("/subjects")
@@ -50,6 +51,7 @@ def list_subjects(
 
 
 @router.post("/subjects/{subject}", openapi_extra=BODY_OF_SCHEMA)
+@runs_in(LOOKUPS)
 def look_up(
     dependencies: DependenciesOf,
     subject: SubjectName,
@@ -68,6 +70,7 @@ def look_up(
 
 
 @router.delete("/subjects/{subject}")
+@runs_in(CHANGES)
 def delete_subject(
     dependencies: DependenciesOf, subject: SubjectName, who: Author, permanent: Flag = False
 ) -> Response:
@@ -76,6 +79,7 @@ def delete_subject(
 
 
 @router.post("/subjects/{subject}/undelete")
+@runs_in(CHANGES)
 def undelete_subject(dependencies: DependenciesOf, subject: SubjectName, who: Author) -> Response:
     """Restore the soft-deleted versions of a subject."""
     return answer(dependencies.deleter.undelete_subject(subject, who=who))
@@ -94,7 +98,8 @@ def list_versions(
     return answer(page_of(dependencies.reader.versions(subject, version_filter), page))
 
 
-@router.post("/subjects/{subject}/versions", openapi_extra=BODY_OF_SCHEMA)
+@router.post("/subjects/{subject}/versions", openapi_extra=BODY_OF_SCHEMA, response_model=None)
+@runs_in(LOOKUPS)
 def register(
     dependencies: DependenciesOf,
     subject: SubjectName,
@@ -104,22 +109,33 @@ def register(
     response_format: ResponseFormatOf,
     normalize: Flag = False,
     dry_run: Flag = False,
-) -> Response:
+) -> Response | HandedOver:
     """Register a schema as the subject's next version, or return the version that has it."""
     validates = "ruleSet" not in body or dependencies.settings.validates_rules(subject)
-    proposal = read_proposal(body, validate_rules=validates)
-    entity = dependencies.registrar.register(
-        subject,
-        permissions.proposal(subject, proposal),
-        who=who,
-        normalize=normalize,
-        response_format=response_format,
-        dry_run=dry_run,
+    proposal = permissions.proposal(subject, read_proposal(body, validate_rules=validates))
+    registrar = dependencies.registrar
+    found = registrar.find_registered(
+        subject, proposal, normalize=normalize, response_format=response_format
     )
-    return answer(_without_subject(entity))
+    if found is not None:
+        return answer(_without_subject(found))
+
+    def rest() -> Response:
+        if dry_run:
+            entity = registrar.try_to_add(
+                subject, proposal, normalize=normalize, response_format=response_format
+            )
+        else:
+            entity = registrar.add(
+                subject, proposal, who=who, normalize=normalize, response_format=response_format
+            )
+        return answer(_without_subject(entity))
+
+    return dependencies.pools[CHECKS if dry_run else CHANGES].hand_over(rest)
 
 
 @router.post("/subjects/{subject}/versions/{version}/tags", openapi_extra=BODY_OF_TAGS)
+@runs_in(CHANGES)
 def change_tags(
     dependencies: DependenciesOf,
     subject: SubjectName,
@@ -218,6 +234,7 @@ def read_latest_with_metadata(
 
 
 @router.delete("/subjects/{subject}/versions/{version}")
+@runs_in(CHANGES)
 def delete_version(
     dependencies: DependenciesOf,
     subject: SubjectName,

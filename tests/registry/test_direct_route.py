@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.routing import APIRoute
+from fastapi import APIRouter, FastAPI
 
-from headworks._registry.service import compatibility, subjects
+from headworks._registry.operations.reader import RegistryReader
+from headworks._registry.operations.registrar import Registrar
+from headworks._registry.service import compatibility, direct_route, subjects
 from headworks._registry.service.app import create_app
-from headworks._registry.service.direct_route import DirectRoute
 from headworks._registry.store import RegistryStore
+from headworks._registry.worker_pools import WorkerPool
+from tests.registry.in_process import ask
 from tests.registry.rest import record
 
 pytestmark = pytest.mark.unit
 
 CHECK = "/compatibility/subjects/s/versions"
 FIRST, SECOND = (json.dumps(record(*fields)) for fields in (("a:int",), ("a:int", "b:string")))
-REQUESTS: list[tuple[str, object]] = [
+POSTS: list[tuple[str, object]] = [
     ("/subjects/s/versions?dry_run=TRUE", {"schema": FIRST}),
     ("/subjects/s/versions?normalize=false&normalize=true", {"schema": FIRST}),
     ("/subjects/s/versions", {"schema": SECOND}),
@@ -44,6 +47,29 @@ REQUESTS: list[tuple[str, object]] = [
     ("/subjects/a%2Fb/versions", {"schema": FIRST}),
     ("/subjects/s/versions/1/tags", {"tagsToAdd": []}),
 ]
+REQUESTS: list[tuple[str, str, object]] = [
+    *(("POST", *one) for one in POSTS),
+    ("GET", "/health", None),
+    ("GET", "/health/ready", None),
+    ("GET", "/subjects/s/versions/1", None),
+    ("GET", "/subjects/s/versions/1/", None),
+    ("GET", "/subjects/s/versions/zero", None),
+    ("GET", "/subjects/s/diff/1/2", None),
+    ("PATCH", "/subjects/s", None),
+    ("PUT", "/subjects/s/versions", {"schema": FIRST}),
+    ("GET", "/compatibility/subjects/s/versions", None),
+    ("POST", "/subjects/s/nothing", {"schema": FIRST}),
+    ("PUT", "/config", {"compatibility": "FULL"}),
+    ("PUT", "/config/s", {"compatibility": "HALF"}),
+    ("PUT", "/mode/s", {"mode": "READONLY"}),
+    ("POST", "/subjects/s/versions", {"schema": SECOND}),
+    ("DELETE", "/mode/s", None),
+    ("POST", "/associations:batch", {}),
+    ("DELETE", "/associations/resource/x", None),
+    ("DELETE", "/subjects/s/versions/1", None),
+    ("DELETE", "/subjects/s", None),
+    ("POST", "/subjects/s/undelete", None),
+]
 
 
 def answers(folder: Path) -> list[tuple[int, Any]]:
@@ -51,31 +77,8 @@ def answers(folder: Path) -> list[tuple[int, Any]]:
     database = RegistryStore(f"sqlite:///{folder / 'registry.db'}", clock=lambda: 1)
     app = create_app(database)
 
-    async def post(target: str, content: object) -> tuple[int, Any]:
-        path, _, query = target.partition("?")
-        body = b"" if content is None else json.dumps(content).encode()
-        sent: list[Any] = []
-
-        async def receive() -> dict[str, object]:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": query.encode(),
-            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
-            "client": ("127.0.0.1", 1),
-        }
-        await app(scope, receive, send)
-        return sent[0]["status"], json.loads(sent[1]["body"])
-
     async def every() -> list[tuple[int, Any]]:
-        return [await post(*one) for one in REQUESTS]
+        return [await ask(app, method, target, content) for method, target, content in REQUESTS]
 
     try:
         return asyncio.run(every())
@@ -89,19 +92,35 @@ def test_the_answers_are_those_of_the_framework(
     for name in ("ours", "theirs"):
         (tmp_path / name).mkdir()
     ours = answers(tmp_path / "ours")
-    monkeypatch.delattr(DirectRoute, "get_route_handler")
+    monkeypatch.setattr(direct_route, "_READERS", {})
+    monkeypatch.setattr(WorkerPool, "hand_over", lambda _pool, work: work())
     assert ours == answers(tmp_path / "theirs")
-    assert {status for status, _ in ours} == {200, 400, 404, 409, 422}
+    assert {status for status, _ in ours} == {200, 204, 400, 404, 405, 409, 422}
+
+
+def test_an_error_of_ours_is_an_answer_and_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = RegistryStore(f"sqlite:///{tmp_path / 'registry.db'}")
+
+    def fail(*_given: object, **_named: object) -> None:
+        raise StopIteration
+
+    monkeypatch.setattr(RegistryReader, "is_ready", fail)
+    monkeypatch.setattr(Registrar, "check", fail)
+    app = create_app(database)
+    for method, target in (("GET", "/health/ready"), ("POST", CHECK)):
+        sent: list[Any] = []
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            asyncio.run(ask(app, method, target, {"schema": FIRST}, sent))
+        assert sent[0]["status"] == 500
+        assert json.loads(sent[1]["body"])["error_code"] == 500
+    database.close()
 
 
 def test_the_busiest_routes_are_direct_and_others_are_the_frameworks() -> None:
-    def direct(router: Any) -> set[str]:
-        return {
-            one.endpoint.__name__
-            for one in router.routes
-            if isinstance(one, APIRoute)
-            and one.get_route_handler().__module__ == DirectRoute.__module__
-        }
+    def direct(router: APIRouter) -> set[str]:
+        return direct_route.DirectRoutes(FastAPI(), router.routes, {}).names()
 
     assert direct(compatibility.router) == {"check_all", "check_one"}
     found = direct(subjects.router)

@@ -114,7 +114,7 @@ def test_a_proposal_takes_the_fields_of_the_newest_version(tmp_path: Path) -> No
     loader = _Noting()
     registrar = Registrar(database, loader, SchemaLimits())
     proposal = ProposedSchema(text_of(record("a:int=0", "b:int=0")))
-    registrar.register("s", proposal, who="t", dry_run=True)
+    registrar.try_to_add("s", proposal)
     registrar.check("s", proposal, None)
     (parsed,) = loader.parsed  # the check repeats what the dry run has parsed
     assert [one.shared for one in parsed.fields] == [True, False]

@@ -72,6 +72,7 @@ class Database:
         self._checkpoint_at = _CHECKPOINT_BYTES  # of the log
         self._engine = dialects.connect(store, salvage, whole_check=whole_check)
         self._reading = dialects.reading(self._engine)  # the engine with snapshot reads
+        self._asking = dialects.asking(self._engine)  # the engine for single statements
         self.useful_readers = dialects.useful_readers(self._engine)  # threads, at a time
         self._writing = dialects.writing(self._engine)  # the engine that locks for writing
         try:
@@ -104,8 +105,8 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Open a transaction that sees a snapshot of the store."""
-        with self._reading.begin() as connection:
+        """Open a transaction that sees a snapshot of the store; the first statement begins it."""
+        with self._reading.connect() as connection:
             yield connection
 
     @contextmanager
@@ -148,7 +149,7 @@ class Database:
 
     def _raise_revision(self, connection: Connection) -> int:
         self._add_revision.run(connection, {})
-        return int(self._read_revision.scalar(connection, {}) or 0)
+        return self.revision_in(connection)
 
     def _end_group(self, group: WriteGroup) -> None:
         """Commit the group, record it, and let its threads return; the last member calls this."""
@@ -184,8 +185,12 @@ class Database:
 
     def revision(self) -> int:
         """Return a number that grows with every change of the store."""
-        with self._reading.begin() as connection:
-            return int(self._read_revision.scalar(connection, {}) or 0)
+        with self._asking.connect() as connection:
+            return int(self._read_revision.scalar_alone(connection) or 0)
+
+    def revision_in(self, connection: Connection) -> int:
+        """Return that number as the transaction of `connection` sees it."""
+        return int(self._read_revision.scalar(connection, {}) or 0)
 
     def close(self) -> None:
         """Close every connection. The last one checkpoints, so the pages are sealed before."""

@@ -34,6 +34,7 @@ from headworks._server.checked_sqlite.check import Checked, check, is_empty
 from headworks._server.checked_sqlite.commit_counter import CommitCounter, refuse_missing
 from headworks._server.checked_sqlite.sealed_pages import seal_log
 from headworks._server.checked_sqlite.write_ahead_log import log_path
+from headworks._server.database.idle_connections import ping_idle_connections
 from headworks._server.database.prepared import run_text
 from headworks.errors import CorruptError, UsageError
 
@@ -62,11 +63,10 @@ def connect(store: str, salvage: str, *, whole_check: bool = True) -> Engine:
     if url.get_backend_name() != "postgresql":
         raise _unknown(store)
     try:
-        return create_engine(
+        engine = create_engine(
             url,
             pool_size=10,
             max_overflow=30,
-            pool_pre_ping=True,
             connect_args={"connect_timeout": _CONNECT_SECONDS},
         )
     except (NoSuchModuleError, ModuleNotFoundError) as error:
@@ -74,6 +74,15 @@ def connect(store: str, salvage: str, *, whole_check: bool = True) -> Engine:
             f"no driver for the store {url.render_as_string()}: {error}",
             fix="pip install 'psycopg[binary]'",
         ) from None
+    ping_idle_connections(engine)
+    return engine
+
+
+def asking(engine: Engine) -> Engine:
+    """Return the engine for single statements outside of a transaction."""
+    if engine.dialect.name == "postgresql":
+        return engine.execution_options(isolation_level="AUTOCOMMIT")
+    return engine
 
 
 def reading(engine: Engine) -> Engine:
@@ -100,7 +109,7 @@ def useful_readers(engine: Engine) -> int:
 
     SQLite runs in this process, and reads in turns with Python. More threads only cost switches.
     """
-    return 2 if engine.dialect.name == "sqlite" else 40
+    return 2 if engine.dialect.name == "sqlite" else 8
 
 
 def is_unreachable(error: SQLAlchemyError) -> bool:

@@ -6,7 +6,8 @@ of a server are therefore prepared once.
 Rules:
 
 - A statement is SQLAlchemy Core. Each value that changes is a `bindparam`, or a column of `insert`.
-- It runs inside a transaction that the caller has begun on the SQLAlchemy connection.
+- It runs inside the transaction of the SQLAlchemy connection, and begins it if there is none.
+  `scalar_alone` runs outside of one.
 - Rows are tuples of the driver's own values: a Boolean may be 0 or 1.
 - Errors are those of SQLAlchemy, as if it had run the statement.
 """
@@ -66,10 +67,20 @@ class PreparedStatement:
 
     def scalar(self, connection: Connection, values: Mapping[str, Any]) -> Any:
         """Run a query; return the first value of its first row, or None."""
-        found = self._rows(connection, values, fetched=True)
-        return found[0][0] if found else None
+        return _first(self._rows(connection, values, fetched=True))
+
+    def scalar_alone(self, connection: Connection) -> Any:
+        """Do the same for a query without values, on a connection without a transaction."""
+        return _first(self._run(connection, {}, fetched=True))
 
     def _rows(
+        self, connection: Connection, values: Mapping[str, Any], *, fetched: bool
+    ) -> list[tuple[Any, ...]]:
+        if not connection.in_transaction():
+            connection.begin()
+        return self._run(connection, values, fetched=fetched)
+
+    def _run(
         self, connection: Connection, values: Mapping[str, Any], *, fetched: bool
     ) -> list[tuple[Any, ...]]:
         dialect = connection.dialect
@@ -78,6 +89,10 @@ class PreparedStatement:
             compiled = _Compiled(self._statement, self._columns, dialect)
             self._compiled[dialect.name] = compiled
         return run_text(connection, compiled.text, compiled.arguments(values), fetched=fetched)
+
+
+def _first(rows: Sequence[tuple[Any, ...]]) -> Any:
+    return rows[0][0] if rows else None
 
 
 class _Compiled:

@@ -1,0 +1,62 @@
+"""The settings and the latest version of subjects, remembered for as long as they are current.
+
+Rules:
+
+- Every change of the store raises its revision. What was read at a revision is current while the
+  store has that revision, which one short query tells.
+- Nothing is decided from memory in a transaction that writes.
+- The last MAX_SUBJECTS subjects are remembered, and no text longer than MAX_CHARACTERS.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+
+from sqlalchemy import Connection
+
+from headworks._registry.operations.scopes import ResolvedSubject, resolve
+from headworks._registry.store import RegistryStore, schemas
+from headworks._registry.store.schemas import StoredVersion
+from headworks._subject import Subject
+
+MAX_SUBJECTS: Final = 1000
+MAX_CHARACTERS: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentSubject:
+    """The actual subject behind a name, its settings, and its latest version."""
+
+    resolved: ResolvedSubject
+    latest: StoredVersion | None
+
+
+class CurrentSubjects:
+    """Reads subjects of a store; safe to share between threads."""
+
+    def __init__(self, store: RegistryStore) -> None:
+        self._store = store
+        self._known: OrderedDict[Subject, tuple[int, CurrentSubject]] = OrderedDict()  # by revision
+        self._lock = Lock()
+
+    def find(self, connection: Connection, name: Subject) -> CurrentSubject:
+        """Return the subject of that name, from memory, or else by the connection of a read."""
+        known = self._known.get(name)
+        if known is not None and known[0] == self._store.revision():
+            return known[1]
+        resolved = resolve(connection, name)
+        latest = schemas.latest_version(connection, resolved.subject)
+        found = CurrentSubject(resolved, latest)
+        if latest is not None and len(latest.schema.definition.text) <= MAX_CHARACTERS:
+            self._remember(name, self._store.revision_in(connection), found)
+        return found
+
+    def _remember(self, name: Subject, revision: int, found: CurrentSubject) -> None:
+        with self._lock:
+            self._known[name] = revision, found
+            self._known.move_to_end(name)
+            if len(self._known) > MAX_SUBJECTS:
+                self._known.popitem(last=False)

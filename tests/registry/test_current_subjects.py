@@ -1,0 +1,97 @@
+"""Subjects that are remembered until the store changes: no answer is older than its request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headworks._registry.model.refusals import ServiceError
+from headworks._registry.model.schema_limits import SchemaLimits
+from headworks._registry.operations import current_subjects
+from headworks._registry.operations.deleter import Deleter
+from headworks._registry.operations.parsed_schemas import SchemaCache
+from headworks._registry.operations.registrar import ProposedSchema, Registrar
+from headworks._registry.operations.settings import SubjectSettings
+from headworks._registry.store import RegistryStore, schemas
+from tests.registry.rest import record, text_of
+
+pytestmark = pytest.mark.unit
+
+FIRST, WIDER, BROKEN = (
+    ProposedSchema(text_of(record(*fields)))
+    for fields in (("a:int",), ("a:int", "b:int=0"), ("a:int", "b:int"))
+)
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[tuple[RegistryStore, RegistryStore]]:
+    """Two servers on one file."""
+    one, other = (RegistryStore(f"sqlite:///{tmp_path / 'r.db'}") for _ in range(2))
+    yield one, other
+    one.close()
+    other.close()
+
+
+def registrar(store: RegistryStore) -> Registrar:
+    return Registrar(store, SchemaCache(), SchemaLimits())
+
+
+def test_a_known_subject_is_not_read_again(
+    stores: tuple[RegistryStore, RegistryStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = registrar(stores[0])
+    made = asked.register("s", FIRST, who="t")
+    assert asked.find_registered("s", FIRST) == made
+
+    def read(*_given: object) -> None:
+        raise AssertionError("it was read again")
+
+    monkeypatch.setattr(current_subjects, "resolve", read)
+    monkeypatch.setattr(schemas, "latest_version", read)
+    assert asked.find_registered("s", FIRST) == made
+    assert asked.check("s", WIDER, None).is_compatible
+    assert not asked.check("s", BROKEN, "latest").is_compatible
+
+
+def test_every_change_of_another_server_is_seen(
+    stores: tuple[RegistryStore, RegistryStore],
+) -> None:
+    here, there = registrar(stores[0]), registrar(stores[1])
+    settings, deleter = SubjectSettings(stores[1]), Deleter(stores[1])
+    first = here.register("s", FIRST, who="t")
+    assert not here.check("s", BROKEN, None).is_compatible
+    settings.change_config("s", {"compatibility": "NONE"}, who="t")
+    assert here.check("s", BROKEN, None).is_compatible
+    wider = there.register("s", WIDER, who="t")
+    assert here.find_registered("s", WIDER) == wider
+    assert here.find_registered("s", FIRST) == first
+    settings.change_mode("s", "READONLY", force=False, who="t")
+    with pytest.raises(ServiceError, match="read-only|READONLY"):
+        here.find_registered("s", WIDER)
+    settings.drop_mode("s", recursive=False, who="t")
+    deleter.delete_version("s", 2, permanent=False, who="t")
+    assert here.find_registered("s", WIDER) is None
+    assert here.find_registered("s", FIRST) == first
+    deleter.delete_subject("s", permanent=False, who="t")
+    assert here.find_registered("s", FIRST) is None
+    there.register("t", WIDER, who="t")
+    settings.change_config("s", {"alias": "t"}, who="t")
+    found = here.find_registered("s", WIDER)
+    assert found is not None
+    assert found["subject"] == "t"
+
+
+def test_the_memory_is_bounded(
+    stores: tuple[RegistryStore, RegistryStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(current_subjects, "MAX_SUBJECTS", 2)
+    monkeypatch.setattr(current_subjects, "MAX_CHARACTERS", 200)
+    asked = registrar(stores[0])
+    for name in "abc":
+        asked.register(name, FIRST, who="t")
+        asked.find_registered(name, FIRST)
+    asked.register("long", ProposedSchema(text_of(record("a:int", doc="d" * 300))), who="t")
+    asked.check("long", WIDER, None)
+    assert [one.name for one in asked._current._known] == ["b", "c"]
