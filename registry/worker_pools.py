@@ -9,15 +9,18 @@ Rules:
 - A request waits for a thread in a queue and occupies none. A full queue refuses it with a 503 and
   a `Retry-After`, before anything is decided.
 - Work that turns out to be of another kind is handed over to that kind's threads.
+- Changes are made by one thread. Those that wait share a transaction of the store, and none is
+  acknowledged before it is flushed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from types import MappingProxyType
 from typing import Final
@@ -25,12 +28,14 @@ from typing import Final
 from fastapi import Response
 
 from headworks._registry.model import refusals
+from headworks._registry.model.refusals import ServiceError
 
 LOOKUPS: Final = "lookups"  # of a schema in a subject, also before a registration
 CHECKS: Final = "checks"  # of compatibility, and dry runs
 CHANGES: Final = "changes"  # of schemas and versions, one at a time in the store
 MAX_WAITING: Final = 200  # requests in the queue of one pool
-_CHANGE_THREADS = 32  # they wait for each other's flush, and are flushed together
+_MAX_TOGETHER = 64  # changes in one transaction
+_MAX_SECONDS_TOGETHER = 0.05  # after which no further one begins
 _CLOSE_SECONDS = 1.0
 
 
@@ -45,10 +50,18 @@ class HandedOver:
 Work = Callable[[], Response | HandedOver]
 
 
-class WorkerPool:
-    """Some threads and their queue; it is used on one event loop."""
+_Result = Response | HandedOver | BaseException
+Together = Callable[[], AbstractContextManager[None]]
 
-    def __init__(self, name: str, threads: int) -> None:
+
+class WorkerPool:
+    """Some threads and their queue; it is used on one event loop.
+
+    Each thread runs what waits inside of `together`. If that raises, all of the work has failed.
+    """
+
+    def __init__(self, name: str, threads: int, together: Together | None = None) -> None:
+        self._together = together
         self.name = name
         self.refused = 0  # requests that found the queue full
         self._most = threads + MAX_WAITING
@@ -97,17 +110,61 @@ class WorkerPool:
 
     def _run_jobs(self) -> None:
         while (job := self._jobs.get()) is not None:
-            try:
-                result = job.work()
-                if isinstance(result, HandedOver):
-                    result.pool._put(_Job(result.work, job.loop, job.response))
-                else:
-                    job.end(result)
-            except BaseException as error:
-                job.end(error)
+            if self._together is None:
+                results = [(job, _result(job))]
+            else:
+                results = self._run_together(self._together, job)
             with self._lock:
-                self._unfinished -= 1
-            del job  # an idle thread keeps no request
+                self._unfinished -= len(results)
+            for done, result in results:
+                if isinstance(result, HandedOver):
+                    result.pool.take_over(done, result.work)
+                else:
+                    done.end(result)
+            del job, done, result, results  # an idle thread keeps no request
+
+    def _run_together(self, together: Together, first: _Job) -> list[tuple[_Job, _Result]]:
+        """Run the first job, and those that wait behind it."""
+        results: list[tuple[_Job, _Result]] = []
+        jobs, until = [first], time.monotonic() + _MAX_SECONDS_TOGETHER
+        try:
+            with together():
+                while jobs:
+                    job = jobs.pop()
+                    results.append((job, _result(job)))
+                    if len(results) < _MAX_TOGETHER and time.monotonic() < until:
+                        jobs = self._waiting_job()
+        except BaseException as error:
+            return [
+                (job, result if isinstance(result, BaseException) else error)
+                for job, result in [*results, *((job, error) for job in jobs)]
+            ]
+        return results
+
+    def _waiting_job(self) -> list[_Job]:
+        """Return one job that waits, if there is any."""
+        try:
+            job = self._jobs.get_nowait()
+        except Empty:
+            return []
+        if job is None:  # the order to end: it comes after this transaction
+            self._jobs.put(None)
+            return []
+        return [job]
+
+    def take_over(self, job: _Job, work: Work) -> None:
+        """Run the rest of another pool's job."""
+        try:
+            self._put(_Job(work, job.loop, job.response))
+        except ServiceError as busy:
+            job.end(busy)
+
+
+def _result(job: _Job) -> _Result:
+    try:
+        return job.work()
+    except BaseException as error:
+        return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +190,14 @@ def _settle(response: asyncio.Future[Response], result: Response | BaseException
         response.set_result(result)
 
 
-def worker_pools(useful_readers: int) -> Mapping[str, WorkerPool]:
-    """Return the pools by kind of work; the store gains by so many readers at a time."""
-    threads = {LOOKUPS: useful_readers, CHECKS: useful_readers, CHANGES: _CHANGE_THREADS}
-    return MappingProxyType({name: WorkerPool(name, count) for name, count in threads.items()})
+def worker_pools(useful_readers: int, together: Together) -> Mapping[str, WorkerPool]:
+    """Return the pools by kind of work.
+
+    The store gains by so many readers at a time, and its writers are flushed `together`.
+    """
+    pools = (
+        WorkerPool(LOOKUPS, useful_readers),
+        WorkerPool(CHECKS, useful_readers),
+        WorkerPool(CHANGES, 1, together),
+    )
+    return MappingProxyType({pool.name: pool for pool in pools})

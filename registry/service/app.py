@@ -84,7 +84,7 @@ def create_app(
     """
     allowed = limits or ServiceLimits()
     schema_cache = SchemaCache()
-    pools = worker_pools(database.useful_readers)
+    pools = worker_pools(database.useful_readers, database.together)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

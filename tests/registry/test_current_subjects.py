@@ -68,7 +68,7 @@ def test_every_change_of_another_server_is_seen(
     assert here.find_registered("s", WIDER) == wider
     assert here.find_registered("s", FIRST) == first
     settings.change_mode("s", "READONLY", force=False, who="t")
-    with pytest.raises(ServiceError, match="read-only|READONLY"):
+    with pytest.raises(ServiceError, match=r"read-only|READONLY"):
         here.find_registered("s", WIDER)
     settings.drop_mode("s", recursive=False, who="t")
     deleter.delete_version("s", 2, permanent=False, who="t")

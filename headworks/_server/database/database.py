@@ -3,12 +3,13 @@
 Rules:
 
 - A request reads in one transaction and writes in one transaction, with no state between them.
-- Writers are serialized. Each one first increments `state.revision`, whose row stays locked until
-  it commits. A writer's reads therefore stay valid until it has written, with any number of servers
-  on one store and without a leader.
+- Writers are serialized. A transaction first increments `state.revision`, whose row stays locked
+  until it commits. A writer's reads therefore stay valid until it has written, with any number of
+  servers on one store and without a leader.
 - Writers of one process queue before they take a connection. A database's own queue may be unfair
   (SQLite's is random), and a waiting writer must not keep a connection from readers.
-- Writers that queue share one transaction (`write_group`): it is flushed once for all of them.
+- Writers that queue share one transaction (`write_group`): it is flushed once for all of them. So
+  do the writers that one thread runs `together`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Lock
+from threading import Lock, local
 
 from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -66,6 +67,7 @@ class Database:
         self._writer = Lock()  # held by the one writer of this process
         self._counting = Lock()  # guards the next line
         self._queued = 0  # writers that wait for the lock
+        self._thread = local()  # whether the thread's writers share a transaction
         self._group: WriteGroup | None = None  # the open transaction of the writers
         self._salvage = salvage
         self._commits: CommitCounter | None = None
@@ -113,29 +115,68 @@ class Database:
     def write(self) -> Iterator[Connection]:
         """Open a transaction that changes the store; no other writer runs at the same time.
 
-        Returns when the change is on disk, perhaps together with those of other threads.
+        Returns when the change is on disk, perhaps together with those of other threads. Inside of
+        `together` it returns before that.
         """
+        if getattr(self._thread, "together", False):
+            with self._member() as connection:
+                yield connection
+            return
         self._queue()
+        group = None
         try:
-            if self._group is None:
-                self._group = WriteGroup(self._writing)
-            group = self._group
             try:
-                with group.member():
-                    revision = self._raise_revision(group.connection)
-                    yield group.connection
-                group.revision = revision
+                with self._member() as connection:
+                    group = self._group
+                    yield connection
             finally:
                 with self._counting:
                     more = self._queued > 0
-                if not (more and group.may_grow):
-                    self._end_group(group)
+                if self._group is not None and not (more and self._group.may_grow):
+                    self._end_group(self._group)
         finally:
             self._writer.release()
-        while not group.wait(_PATIENCE_SECONDS):
+        while group is not None and not group.wait(_PATIENCE_SECONDS):
             with self._writer:  # an interrupt took the writer away that was to end the group
                 if self._group is group:
                     self._end_group(group)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Let all writers of this thread inside the block share a transaction, flushed at its end.
+
+        Raises its error: no change of a writer inside the block is then in the store.
+        """
+        self._queue()
+        self._thread.together = True
+        try:
+            yield
+        finally:
+            self._thread.together = False
+            try:
+                group = self._group
+                if group is not None:
+                    self._end_group(group)
+                    group.wait(0)
+            finally:
+                self._writer.release()
+
+    @contextmanager
+    def _member(self) -> Iterator[Connection]:
+        """Run one writer in the open group; the caller is the one writer."""
+        group = self._group
+        if group is None:
+            group = self._group = WriteGroup(self._writing)
+        if group.error is not None:
+            raise group.error
+        try:
+            with group.member():
+                # The members are committed together, so one revision is enough for all.
+                group.revision = group.revision or self._raise_revision(group.connection)
+                yield group.connection
+        finally:
+            if not group.members:  # the first one failed, and its changes are in the transaction
+                self._end_group(group)
 
     def _queue(self) -> None:
         """Wait until this thread is the one writer."""
