@@ -2,8 +2,8 @@
 
 Rules:
 
-- Every change of the store raises its revision. What was read at a revision is current while the
-  store has that revision, which one short query tells.
+- Every change of the store raises its revision. A subject that was read at a revision is current
+  while the store has that revision, which one short query tells.
 - Nothing is decided from memory in a transaction that writes.
 - The last MAX_SUBJECTS subjects are remembered, and no text longer than MAX_CHARACTERS.
 """
@@ -24,6 +24,7 @@ from headworks._subject import Subject
 
 MAX_SUBJECTS: Final = 1000
 MAX_CHARACTERS: Final = 50_000
+_NONE: Final = -1  # no revision: a subject that is asked for once needs no query for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,15 @@ class CurrentSubjects:
     def find(self, connection: Connection, name: Subject) -> CurrentSubject:
         """Return the subject of that name, from memory, or else by the connection of a read."""
         known = self._known.get(name)
-        if known is not None and known[0] == self._store.revision():
+        # Read before the subject, so what is read is at least as new.
+        revision = _NONE if known is None else self._store.revision()
+        if known is not None and known[0] == revision:
             return known[1]
         resolved = resolve(connection, name)
         latest = schemas.latest_version(connection, resolved.subject)
         found = CurrentSubject(resolved, latest)
         if latest is not None and len(latest.schema.definition.text) <= MAX_CHARACTERS:
-            self._remember(name, self._store.revision_in(connection), found)
+            self._remember(name, revision, found)
         return found
 
     def _remember(self, name: Subject, revision: int, found: CurrentSubject) -> None:

@@ -55,6 +55,7 @@ from headworks._registry.operations.version_search import (
 from headworks._registry.store import RegistryStore, schema_writes, schemas
 from headworks._registry.store.changes import AuditEntry, add_audit_entry
 from headworks._registry.store.schemas import StoredSchema, StoredVersion
+from headworks._server.database import sent_together
 from headworks._subject import Subject
 
 __all__ = ["ProposedSchema", "Registrar"]
@@ -69,6 +70,7 @@ class _RegistrationPlan:
     definition: Definition
     number: int  # of the existing or new version
     id: int | None  # of the schema; None: the next id of the context
+    last_id: int | None  # the highest of the context so far
     existing: StoredVersion | None = None
     replaced: StoredVersion | None = None  # a soft-deleted version that an import overwrites
 
@@ -109,7 +111,7 @@ class Registrar:
     ) -> Entity | None:
         """Return the version that a registration would repeat, as far as a short read can tell."""
         subject = valid_subject(name)
-        with self._store.read() as connection:
+        with self._store.look() as connection:
             current = self._current.find(connection, subject)
             found = self._find_unchanged(connection, current, proposal, normalize)
             if found is None:
@@ -264,29 +266,22 @@ class Registrar:
         plan = self._plan(connection, resolved, proposal, normalize)
         if plan.existing is not None:
             return plan.existing
-        now, stored = self._store.clock(), None
+        now, stored, is_new = self._store.clock(), None, False
         if plan.id is not None:
             stored = schemas.schema_by_id(connection, subject.context, plan.id)
         if stored is None:
-            stored = self._add_schema(connection, subject.context, plan, now)
+            given = plan.id or _next_id(subject.context, plan.last_id)
+            stored = StoredSchema(subject.context, given, plan.definition, now)
+            is_new = True
         if plan.replaced is not None:
             schema_writes.drop_versions(connection, subject, [plan.number])
-        schema_writes.add_version(connection, subject, plan.number, stored.id, now)
         entry = AuditEntry("register", str(subject), plan.number, stored.id)
-        add_audit_entry(connection, entry, who=who, at_ms=now)
+        with sent_together(connection):
+            if is_new:
+                schema_writes.add_schema(connection, stored, plan.last_id)
+            schema_writes.add_version(connection, subject, plan.number, stored.id, now)
+            add_audit_entry(connection, entry, who=who, at_ms=now)
         return StoredVersion(subject, plan.number, stored, False, now)
-
-    def _add_schema(
-        self, connection: Connection, context: str, plan: _RegistrationPlan, now: int
-    ) -> StoredSchema:
-        last = schemas.last_id(connection, context)
-        if plan.id is None and last is not None and last >= _MAX_ID:
-            raise refusals.not_permitted(f"Context {context} has given out its last id, {_MAX_ID}")
-        chosen = plan.id or (last or 0) + 1
-        schema_writes.add_schema(
-            connection, context, plan.definition, now, schema_id=chosen, last_id=last
-        )
-        return StoredSchema(context, chosen, plan.definition, now)
 
     def _plan(
         self,
@@ -298,7 +293,7 @@ class Registrar:
         """Decide on a registration without any effect; raises ServiceError if it is refused."""
         subject, config, mode = resolved.subject, resolved.config, resolved.mode
         must_accept_registration(mode, subject, with_id=proposal.id is not None)
-        highest = schemas.highest_number(connection, subject)
+        highest, last_id = schemas.last_numbers(connection, subject)
         next_number = highest + 1
         latest = schemas.latest_version(connection, subject) if highest else None
         self._share_fields_of(connection, latest)
@@ -317,9 +312,10 @@ class Registrar:
         if highest:
             existing = find_equivalent(connection, self._cache, subject, proposal, definition)
         if existing is not None:
-            return _RegistrationPlan(definition, existing.number, existing.schema.id, existing)
+            found = existing.number, existing.schema.id
+            return _RegistrationPlan(definition, *found, last_id, existing)
         if mode is Mode.IMPORT:
-            return _plan_import(connection, subject, proposal, definition, next_number)
+            return _plan_import(connection, subject, proposal, definition, next_number, last_id)
         if (proposal.version or 0) > 0 and proposal.version != next_number:
             raise refusals.invalid_schema(
                 f"Invalid schema: Version is not one more than previous version: "
@@ -332,12 +328,18 @@ class Registrar:
         if not result.is_compatible:
             raise refusals.incompatible(subject, result.messages, result.findings)
         ids = schemas.find_ids(connection, subject.context, definition)
-        return _RegistrationPlan(definition, next_number, ids[0] if ids else None)
+        return _RegistrationPlan(definition, next_number, ids[0] if ids else None, last_id)
 
     def _share_fields_of(self, connection: Connection, latest: StoredVersion | None) -> None:
         """Parse the latest version first, so that the proposal shares its unchanged fields."""
         if latest is not None:
             self._cache.load(connection, latest.schema)
+
+
+def _next_id(context: str, last_id: int | None) -> int:
+    if last_id is not None and last_id >= _MAX_ID:
+        raise refusals.not_permitted(f"Context {context} has given out its last id, {_MAX_ID}")
+    return (last_id or 0) + 1
 
 
 def _plan_import(
@@ -346,6 +348,7 @@ def _plan_import(
     proposal: ProposedSchema,
     definition: Definition,
     next_number: int,
+    last_id: int | None,
 ) -> _RegistrationPlan:
     """Plan a registration with the caller's id, and version if given; live content stays."""
     assert proposal.id is not None
@@ -367,4 +370,4 @@ def _plan_import(
         )
     if taken is not None and schemas.referrers(connection, subject, number, deleted=True):
         raise refusals.reference_exists(subject, number)
-    return _RegistrationPlan(definition, number, proposal.id, replaced=taken)
+    return _RegistrationPlan(definition, number, proposal.id, last_id, replaced=taken)

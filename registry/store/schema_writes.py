@@ -11,12 +11,14 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, insert, update
 
-from headworks._registry.model.definition import Definition, JsonObject
+from headworks._registry.model.definition import JsonObject
+from headworks._registry.store.schemas import StoredSchema
 from headworks._registry.store.tables import contexts, references, schemas, versions
 from headworks._server.database import PreparedStatement
 from headworks._subject import Subject
 
 _ADD_SCHEMA = PreparedStatement(insert(schemas))
+_ADD_REFERENCE = PreparedStatement(insert(references))
 _ADD_VERSION = PreparedStatement(insert(versions))
 _ADD_CONTEXT = PreparedStatement(insert(contexts))
 _SET_LAST_ID = PreparedStatement(
@@ -24,46 +26,40 @@ _SET_LAST_ID = PreparedStatement(
 )
 
 
-def add_schema(
-    connection: Connection,
-    context: str,
-    definition: Definition,
-    now_ms: int,
-    *,
-    schema_id: int,
-    last_id: int | None,
-) -> None:
-    """Store new content under an id; `last_id` is the highest one of the context so far."""
+def add_schema(connection: Connection, added: StoredSchema, last_id: int | None) -> None:
+    """Store new content under its id; `last_id` is the highest one of the context so far."""
+    context, definition = added.context, added.definition
     if last_id is None:
-        _ADD_CONTEXT.run(connection, {"name": context, "last_id": schema_id})
-    elif schema_id > last_id:
-        _SET_LAST_ID.run(connection, {"context": context, "id": schema_id})
+        _ADD_CONTEXT.run(connection, {"name": context, "last_id": added.id})
+    elif added.id > last_id:
+        _SET_LAST_ID.run(connection, {"context": context, "id": added.id})
     _ADD_SCHEMA.run(
         connection,
         {
             "context": context,
-            "id": schema_id,
+            "id": added.id,
             "guid": definition.guid,
             "digest": definition.digest,
             "text": definition.text,
             "metadata": _dump(definition.metadata),
             "rule_set": _dump(definition.rule_set),
-            "created_ms": now_ms,
+            "created_ms": added.created_ms,
         },
     )
     for position, reference in enumerate(definition.references):
         target = Subject.parse(reference.subject, within=context)
-        connection.execute(
-            insert(references).values(
-                context=context,
-                schema_id=schema_id,
-                position=position,
-                name=reference.name,
-                written=reference.subject,
-                to_context=target.context,
-                to_subject=target.name,
-                to_version=reference.version,
-            )
+        _ADD_REFERENCE.run(
+            connection,
+            {
+                "context": context,
+                "schema_id": added.id,
+                "position": position,
+                "name": reference.name,
+                "written": reference.subject,
+                "to_context": target.context,
+                "to_subject": target.name,
+                "to_version": reference.version,
+            },
         )
 
 

@@ -61,9 +61,11 @@ _LATEST = PreparedStatement(
     .order_by(versions.c.version.desc())
     .limit(1)
 )
-_HIGHEST = PreparedStatement(select(func.max(versions.c.version)).where(_OF_SUBJECT))
-_LAST_ID = PreparedStatement(
-    select(contexts.c.last_id).where(contexts.c.name == bindparam("context"))
+_LAST_NUMBERS = PreparedStatement(
+    select(
+        select(func.max(versions.c.version)).where(_OF_SUBJECT).scalar_subquery(),
+        select(contexts.c.last_id).where(contexts.c.name == bindparam("context")).scalar_subquery(),
+    )
 )
 _IDS_BY_DIGEST = PreparedStatement(
     select(schemas.c.id).where(
@@ -117,11 +119,6 @@ class StoredVersion:
 def context_names(connection: Connection) -> list[str]:
     """Return the contexts that hold a version, soft-deleted or not, sorted by name."""
     return sorted(connection.scalars(select(versions.c.context).distinct()))
-
-
-def last_id(connection: Connection, context: str) -> int | None:
-    """Return the highest id that the context has assigned, or None if it has none yet."""
-    return cast(int | None, _LAST_ID.scalar(connection, {"context": context}))
 
 
 def subjects_in(
@@ -202,9 +199,13 @@ def latest_version(connection: Connection, subject: Subject) -> StoredVersion | 
     return found[0] if found else None
 
 
-def highest_number(connection: Connection, subject: Subject) -> int:
-    """Return the highest version number of a subject, soft-deleted versions included; 0: none."""
-    return _HIGHEST.scalar(connection, _names(subject)) or 0
+def last_numbers(connection: Connection, subject: Subject) -> tuple[int, int | None]:
+    """Return the highest version number of a subject, and the highest id given out in its context.
+
+    Soft-deleted versions count. Without a version the number is 0, and without any id it is None.
+    """
+    ((number, schema_id),) = _LAST_NUMBERS.rows(connection, _names(subject))
+    return number or 0, schema_id
 
 
 def versions_with_text_or_references(

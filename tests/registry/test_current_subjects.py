@@ -43,7 +43,8 @@ def test_a_known_subject_is_not_read_again(
 ) -> None:
     asked = registrar(stores[0])
     made = asked.register("s", FIRST, who="t")
-    assert asked.find_registered("s", FIRST) == made
+    for _ in range(2):  # from the second time on it is remembered
+        assert asked.find_registered("s", FIRST) == made
 
     def read(*_given: object) -> None:
         raise AssertionError("it was read again")
@@ -61,7 +62,8 @@ def test_every_change_of_another_server_is_seen(
     here, there = registrar(stores[0]), registrar(stores[1])
     settings, deleter = SubjectSettings(stores[1]), Deleter(stores[1])
     first = here.register("s", FIRST, who="t")
-    assert not here.check("s", BROKEN, None).is_compatible
+    for _ in range(3):
+        assert not here.check("s", BROKEN, None).is_compatible
     settings.change_config("s", {"compatibility": "NONE"}, who="t")
     assert here.check("s", BROKEN, None).is_compatible
     wider = there.register("s", WIDER, who="t")
@@ -93,5 +95,6 @@ def test_the_memory_is_bounded(
         asked.register(name, FIRST, who="t")
         asked.find_registered(name, FIRST)
     asked.register("long", ProposedSchema(text_of(record("a:int", doc="d" * 300))), who="t")
-    asked.check("long", WIDER, None)
+    for _ in range(2):
+        asked.check("long", WIDER, None)
     assert [one.name for one in asked._current._known] == ["b", "c"]

@@ -35,6 +35,7 @@ from headworks._cli.main import command_line
 from headworks._registry.model.definition import Definition, SchemaReference
 from headworks._registry.store import RegistryStore, schema_writes, schemas, settings
 from headworks._registry.store.changes import AuditEntry, add_audit_entry
+from headworks._registry.store.schemas import StoredSchema
 from headworks._server.checked_sqlite import row_checksums
 from headworks._server.checked_sqlite.salvage import intact_rows
 from headworks._subject import Subject
@@ -263,16 +264,10 @@ def _fill_registry(folder: Path) -> Callable[[], None]:
             {"type": "record", "name": f"R{number}", "doc": "d" * (number * 37 % 900)}
         )
         with store.write() as connection:
-            last = schemas.last_id(connection, subject.context)
+            _, last = schemas.last_numbers(connection, subject)
             given = (last or 0) + 1
-            schema_writes.add_schema(
-                connection,
-                subject.context,
-                Definition(text, used),
-                number,
-                schema_id=given,
-                last_id=last,
-            )
+            added = StoredSchema(subject.context, given, Definition(text, used), number)
+            schema_writes.add_schema(connection, added, last)
             schema_writes.add_version(connection, subject, number + 1, given, number)
             if number % 6 == 0:
                 settings.write_config(connection, str(subject), {"compatibilityLevel": "FULL"})

@@ -12,7 +12,7 @@ SQLAlchemy, so nothing that a producer imports may import it.
 from headworks._server.database.database import Database, now_ms
 from headworks._server.database.dialects import sqlite_file
 from headworks._server.database.migrations import Bookkeeping, Step, bookkeeping
-from headworks._server.database.prepared import PreparedStatement
+from headworks._server.database.prepared import PreparedStatement, sent_together
 
 __all__ = [
     "Bookkeeping",
@@ -21,5 +21,6 @@ __all__ = [
     "Step",
     "bookkeeping",
     "now_ms",
+    "sent_together",
     "sqlite_file",
 ]

@@ -112,6 +112,12 @@ class Database:
             yield connection
 
     @contextmanager
+    def look(self) -> Iterator[Connection]:
+        """Do what `read` does, but a server's database may show each statement a newer snapshot."""
+        with self._asking.connect() as connection:
+            yield connection
+
+    @contextmanager
     def write(self) -> Iterator[Connection]:
         """Open a transaction that changes the store; no other writer runs at the same time.
 
@@ -190,7 +196,7 @@ class Database:
 
     def _raise_revision(self, connection: Connection) -> int:
         self._add_revision.run(connection, {})
-        return self.revision_in(connection)
+        return int(self._read_revision.scalar(connection, {}) or 0)
 
     def _end_group(self, group: WriteGroup) -> None:
         """Commit the group, record it, and let its threads return; the last member calls this."""
@@ -228,10 +234,6 @@ class Database:
         """Return a number that grows with every change of the store."""
         with self._asking.connect() as connection:
             return int(self._read_revision.scalar_alone(connection) or 0)
-
-    def revision_in(self, connection: Connection) -> int:
-        """Return that number as the transaction of `connection` sees it."""
-        return int(self._read_revision.scalar(connection, {}) or 0)
 
     def close(self) -> None:
         """Close every connection. The last one checkpoints, so the pages are sealed before."""

@@ -107,9 +107,10 @@ def migrating(engine: Engine) -> Engine:
 def useful_readers(engine: Engine) -> int:
     """Return how many threads gain by reading at a time.
 
-    SQLite runs in this process, and reads in turns with Python. More threads only cost switches.
+    SQLite runs in this process, and reads in turns with Python. A PostgreSQL driver waits for its
+    server, but most of the time goes to Python too. More threads only cost switches.
     """
-    return 2 if engine.dialect.name == "sqlite" else 8
+    return 2 if engine.dialect.name == "sqlite" else 3
 
 
 def is_unreachable(error: SQLAlchemyError) -> bool:

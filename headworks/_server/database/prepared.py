@@ -14,14 +14,15 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, Insert, Select, Update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.selectable import CompoundSelect
 
-__all__ = ["PreparedStatement", "run_text"]
+__all__ = ["PreparedStatement", "run_text", "sent_together"]
 
 _Statement = Select[Any] | CompoundSelect[Any] | Insert | Update
 
@@ -30,23 +31,47 @@ def run_text(
     connection: Connection, text: str, values: Any = (), *, fetched: bool = False
 ) -> list[tuple[Any, ...]]:
     """Let the driver run SQL, with `values` as it takes them; return the rows if `fetched`."""
-    dialect = connection.dialect
     driver: Any = connection.connection.driver_connection
     try:
         cursor = driver.execute(text, values)
         return list(cursor.fetchall()) if fetched else []
-    except dialect.loaded_dbapi.Error as error:
-        lost = dialect.is_disconnect(error, driver, None)
-        if lost:
-            connection.invalidate(error)
-        raise DBAPIError.instance(
-            text,
-            values,
-            error,
-            dialect.loaded_dbapi.Error,
-            connection_invalidated=lost,
-            dialect=dialect,
-        ) from error
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _as_sqlalchemy(connection, error, text, values) from error
+
+
+@contextmanager
+def sent_together(connection: Connection) -> Iterator[None]:
+    """Let the driver send the prepared statements inside the block in one go, if it can.
+
+    They return no rows. The error of one is raised at the end of the block.
+    """
+    driver: Any = connection.connection.driver_connection
+    pipeline = getattr(driver, "pipeline", None)  # psycopg's
+    if pipeline is None:
+        yield
+        return
+    try:
+        with pipeline():
+            yield
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _as_sqlalchemy(connection, error, "the statements sent together", ()) from error
+
+
+def _as_sqlalchemy(connection: Connection, error: Any, text: str, values: Any) -> Exception:
+    """Return the driver's error as SQLAlchemy's, and give up a connection that is lost."""
+    dialect = connection.dialect
+    lost = dialect.is_disconnect(error, connection.connection.driver_connection, None)
+    if lost:
+        connection.invalidate(error)
+    instance: Exception = DBAPIError.instance(
+        text,
+        values,
+        error,
+        dialect.loaded_dbapi.Error,
+        connection_invalidated=lost,
+        dialect=dialect,
+    )
+    return instance
 
 
 class PreparedStatement:

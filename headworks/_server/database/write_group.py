@@ -57,13 +57,12 @@ class WriteGroup:
         if not self.members:  # an error of the first one takes back everything
             yield
         else:
-            self._run("SAVEPOINT member")
+            self._run("SAVEPOINT member")  # the next one has the name from then on
             try:
                 yield
             except BaseException:
                 self._run("ROLLBACK TO SAVEPOINT member")
                 raise
-            self._run("RELEASE SAVEPOINT member")
         self.members += 1
 
     def _run(self, statement: str) -> None:
