@@ -69,7 +69,7 @@ def test_writers_that_queue_are_committed_together(
     ids = [one.result() for one in together(store, works)]
     assert sorted(map(str, ids)) == sorted(map(str, range(1, WRITERS + 1)))
     assert commits == [WRITERS + 1]
-    assert store.revision() - before == len(commits), "each transaction has a revision of its own"
+    assert store.revision() - before == WRITERS + 1, "each change has a revision of its own"
 
 
 def test_a_group_is_bounded_in_members_and_time(
@@ -165,3 +165,38 @@ def test_no_writer_of_a_group_returns_if_its_commit_fails(
         assert all(isinstance(one.exception(), OperationalError) for one in found)
     assert RegistryReader(store, SchemaCache()).subjects(":*:", VersionFilter()) == []
     assert works[0]() == 1
+
+
+def test_writers_of_one_thread_are_committed_together(
+    store: RegistryStore, commits: list[int]
+) -> None:
+    registering(store, "a", text_of(record("x:int")))()
+    commits.clear()
+    before = store.revision()
+    with store.together():
+        with pytest.raises(RefusedError):  # the first one takes back everything, and no more
+            registering(store, "a", text_of(record("x:int", "y:int")))()
+        for name in ("b", "c"):
+            registering(store, name, text_of(record(f"{name}:int")))()
+        with pytest.raises(RefusedError):
+            registering(store, "b", text_of(record("b:int", "z:int")))()
+        assert store.revision() == before, "nothing is committed yet"
+    assert commits == [2]
+    assert store.revision() == before + 2
+    reader = RegistryReader(store, SchemaCache())
+    assert reader.subjects(":*:", VersionFilter()) == ["a", "b", "c"]
+
+
+def test_none_of_them_is_kept_if_the_commit_fails(
+    store: RegistryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(group: WriteGroup) -> None:
+        group.abandon()
+        raise OperationalError("COMMIT", {}, OSError("disk full"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WriteGroup, "commit", full)
+        with pytest.raises(OperationalError, match="disk full"), store.together():
+            registering(store, "a", text_of(record("x:int")))()
+    registering(store, "b", text_of(record("x:int")))()
+    assert RegistryReader(store, SchemaCache()).subjects(":*:", VersionFilter()) == ["b"]

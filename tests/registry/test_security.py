@@ -84,7 +84,7 @@ def routes() -> Iterator[tuple[str, str]]:
 
 def test_every_route_has_a_rule_and_every_rule_a_route(tmp_path: Path) -> None:
     made = create_app(RegistryStore(f"sqlite:///{tmp_path / 'r.db'}"))
-    inside = made._app._app._app  # type: ignore[attr-defined]
+    inside = made._app._app._app._app  # type: ignore[attr-defined]
     assert isinstance(inside, FastAPI)
     plain = {
         (method, route.path)

@@ -3,8 +3,8 @@
 Rules:
 
 - A request reads in one transaction and writes in one transaction, with no state between them.
-- Writers are serialized. A transaction first increments `state.revision`, whose row stays locked
-  until it commits. A writer's reads therefore stay valid until it has written, with any number of
+- Writers are serialized. Each one first increments `state.revision`, whose row stays locked until
+  it commits. A writer's reads therefore stay valid until it has written, with any number of
   servers on one store and without a leader.
 - Writers of one process queue before they take a connection. A database's own queue may be unfair
   (SQLite's is random), and a waiting writer must not keep a connection from readers.
@@ -62,7 +62,9 @@ class Database:
         self.clock = clock
         revision = own.state.c.revision
         self._read_revision = PreparedStatement(select(revision))
-        self._add_revision = PreparedStatement(update(own.state).values(revision=revision + 1))
+        raised = update(own.state).values(revision=revision + 1)
+        self._add_revision = PreparedStatement(raised)
+        self._returned_revision = PreparedStatement(raised.returning(revision))
         self._listeners: list[Callable[[], None]] = []  # called after every change
         self._writer = Lock()  # held by the one writer of this process
         self._counting = Lock()  # guards the next line
@@ -177,9 +179,9 @@ class Database:
             raise group.error
         try:
             with group.member():
-                # The members are committed together, so one revision is enough for all.
-                group.revision = group.revision or self._raise_revision(group.connection)
+                revision = self._raise_revision(group.connection)
                 yield group.connection
+            group.revision = revision
         finally:
             if not group.members:  # the first one failed, and its changes are in the transaction
                 self._end_group(group)
@@ -195,6 +197,8 @@ class Database:
                 self._queued -= 1
 
     def _raise_revision(self, connection: Connection) -> int:
+        if dialects.can_return(connection):
+            return int(self._returned_revision.scalar(connection, {}))
         self._add_revision.run(connection, {})
         return int(self._read_revision.scalar(connection, {}) or 0)
 

@@ -44,6 +44,7 @@ _MIGRATES = "headworks_migrates"
 _BUSY_SECONDS = 20.0
 _CONNECT_SECONDS = 10
 _RESTORE = "stop every program that uses it, and restore it from a copy (docs/backup.md)"
+_RETURNING_SINCE = (3, 35, 0)
 _MIGRATION_LOCK = 0x4865_6164
 
 
@@ -111,6 +112,13 @@ def useful_readers(engine: Engine) -> int:
     server, but most of the time goes to Python too. More threads only cost switches.
     """
     return 2 if engine.dialect.name == "sqlite" else 3
+
+
+def can_return(connection: Connection) -> bool:
+    """Return whether an UPDATE can return the changed row."""
+    if connection.dialect.name == "sqlite":
+        return sqlite3.sqlite_version_info >= _RETURNING_SINCE
+    return True
 
 
 def is_unreachable(error: SQLAlchemyError) -> bool:
