@@ -69,6 +69,7 @@ ROOMS = {
         {"service"},
         {"operations"},
         {"metrics", "security", "store"},
+        {"worker_pools"},
         {"fast_reads", "model"},
     ],
     "headworks._console": [{"app"}, {"views"}, {"sources"}, {"masking"}],

@@ -8,7 +8,7 @@ front of FastAPI, DirectRoutes serves the busiest routes. The slow ones run in W
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -48,7 +48,7 @@ from headworks._registry.service.parameters import answer
 from headworks._registry.service.swagger_page import serve_page
 from headworks._registry.store import RegistryStore
 from headworks._registry.store.totals import totals
-from headworks._registry.worker_pools import worker_pools
+from headworks._registry.worker_pools import WorkerPool, worker_pools
 from headworks._server.security.http.request import authorization_of
 from headworks._server.security.http.web_pages import ONLY_ADDRESSES, WebPageRules
 
@@ -83,7 +83,6 @@ def create_app(
     Without an `authenticator` everyone may do everything.
     """
     allowed = limits or ServiceLimits()
-    schema_cache = SchemaCache()
     pools = worker_pools(database.useful_readers, database.together)
 
     @asynccontextmanager
@@ -110,13 +109,7 @@ def create_app(
     app.state.authenticator = authenticator
     app.state.metrics = measured
     app.state.incompatible_code = incompatible_code
-    app.state.dependencies = Dependencies(
-        Registrar(database, schema_cache, allowed.schema),
-        RegistryReader(database, schema_cache),
-        Deleter(database),
-        SubjectSettings(database),
-        pools,
-    )
+    app.state.dependencies = _dependencies(database, allowed, pools)
     for router in _ROUTERS:
         app.include_router(router.router)
     describe(app)
@@ -131,6 +124,19 @@ def create_app(
     measured.watch(fast_reads, pools, database.revision, lambda: totals(database))
     database.on_change(fast_reads.clear)
     return fast_reads
+
+
+def _dependencies(
+    database: RegistryStore, limits: ServiceLimits, pools: Mapping[str, WorkerPool]
+) -> Dependencies:
+    schema_cache = SchemaCache()
+    return Dependencies(
+        Registrar(database, schema_cache, limits.schema),
+        RegistryReader(database, schema_cache),
+        Deleter(database),
+        SubjectSettings(database),
+        pools,
+    )
 
 
 def _add_error_answers(app: FastAPI) -> None:
