@@ -23,7 +23,8 @@ from collections.abc import Iterator, Sequence
 from itertools import count, groupby
 from pathlib import Path
 
-from headworks.errors import CorruptError
+from headworks._kafka.cluster_identity import ClusterIdentity
+from headworks.errors import CorruptError, UsageError
 from producer_sdk._outgoing_message import OutgoingMessage
 from producer_sdk._spill_file import HEADER_BYTES, SpillFile, record_of
 
@@ -32,9 +33,19 @@ _FILES_PER_SPILL = 16  # room is made in steps of a sixteenth of the limit
 
 
 class Spill:
-    """The spill of this process, in new files of `folder`; or that of a dead one, in `found`."""
+    """The spill of this process, in new files of `folder`; or that of a dead one, in `found`.
 
-    def __init__(self, folder: Path, *, limit: int, found: Sequence[SpillFile] = ()) -> None:
+    The messages are for `cluster`; None: for that of whichever process sends them.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        limit: int,
+        found: Sequence[SpillFile] = (),
+        cluster: ClusterIdentity | None = None,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._limit = limit  # bytes of all files together
@@ -42,6 +53,7 @@ class Spill:
         self._numbers = count(1)
         self._lock = threading.Lock()  # guards the attributes below and the files
         self._closed = False
+        self.cluster = cluster  # also after `name_cluster`
         self._files = deque(found or [self._new_file()])
         self.messages = 0  # appended by this process and not delivered yet
         self._read_messages = 0
@@ -52,6 +64,13 @@ class Spill:
         """Whether every message is delivered."""
         files = self._files
         return files[-1].delivered and (len(files) == 1 or files[0].delivered)
+
+    def name_cluster(self, cluster: ClusterIdentity) -> None:
+        """Name the cluster that the messages are for, in all files."""
+        with self._lock:
+            self.cluster = cluster
+            for file in () if self._closed else self._files:
+                file.name_cluster(cluster)
 
     def append(self, message: OutgoingMessage) -> bool:
         """Append a message; return False if the files would grow beyond their limit.
@@ -109,7 +128,8 @@ class Spill:
                     file.close()
 
     def _new_file(self) -> SpillFile:
-        return SpillFile(self.folder / f"{self._name}-{next(self._numbers):08d}{_SUFFIX}")
+        path = self.folder / f"{self._name}-{next(self._numbers):08d}{_SUFFIX}"
+        return SpillFile(path, cluster=self.cluster)
 
     def _after_fork(self) -> None:
         """Release the files in a forked child, in which nobody may hold the old lock any more."""
@@ -132,13 +152,24 @@ def _release_after_fork() -> None:
 os.register_at_fork(after_in_child=_release_after_fork)
 
 
+def open_spills(folder: Path, limit: int, cluster: ClusterIdentity) -> tuple[list[Spill], Spill]:
+    """Return the spills of dead processes, and a new one for `cluster`; UsageError if it fails."""
+    try:
+        return list(leftover_spills(folder)), Spill(folder, limit=limit, cluster=cluster)
+    except OSError as error:
+        raise UsageError(
+            f"state_dir {folder} takes no spill: {error}",
+            fix="give a state_dir on a disk that can be written, or another when_full",
+        ) from None
+
+
 def leftover_spills(folder: Path) -> Iterator[Spill]:
     """Open and lock the spills of dead processes in `folder`, and yield each."""
     paths = sorted(folder.glob(f"*{_SUFFIX}"))
     for _, of_one in groupby(paths, lambda path: path.name.rpartition("-")[0]):
         found = _locked(list(of_one))
         if found:
-            yield Spill(folder, limit=0, found=found)
+            yield Spill(folder, limit=0, found=found, cluster=found[-1].cluster)
 
 
 def _locked(paths: Sequence[Path]) -> list[SpillFile]:

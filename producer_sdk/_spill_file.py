@@ -1,7 +1,8 @@
 """One file of a spill: records in order, and the position up to which they are delivered.
 
-The file holds a magic number and the position (8 bytes each), and then records. A record is the
-length and the CRC-32 of its body, and the body.
+The file holds a magic number and the position (8 bytes each), the cluster that the records are for
+(PACKED_BYTES bytes), and then records. A record is the length and the CRC-32 of its body, and the
+body. Files of an earlier release, which have another magic number, name no cluster.
 
 Rules:
 
@@ -13,18 +14,22 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
 import zlib
 from pathlib import Path
 
+from headworks._kafka.cluster_identity import PACKED_BYTES, ClusterIdentity, unpacked
 from headworks.errors import CorruptError
 from producer_sdk._outgoing_message import OutgoingMessage
 
-_MAGIC = b"HWSPILL1"
-HEADER_BYTES = 16
+_MAGIC = b"HWSPILL2"
+_MAGIC_WITHOUT_CLUSTER = b"HWSPILL1"
 _POSITION_AT = 8
+_CLUSTER_AT = 16
+HEADER_BYTES = _CLUSTER_AT + PACKED_BYTES
 _RECORD_PREFIX = struct.Struct("<II")
 _FIXED_FIELDS = struct.Struct("<qiiiH")
 _HEADER_LENGTHS = struct.Struct("<ii")
@@ -32,35 +37,51 @@ _NULL_LENGTH = -1
 
 
 class SpillFile:
-    """A new file at `path`, or (`found`) one that a dead process left.
+    """A new file at `path` for messages to `cluster`, or (`found`) one that a dead process left.
 
-    BlockingIOError if its process lives, FileNotFoundError if the file is gone, CorruptError if it
+    With `cluster` None, they are for the cluster of whichever process sends them. BlockingIOError
+    if the process of a found file lives, FileNotFoundError if the file is gone, CorruptError if it
     is not a spill file.
     """
 
-    def __init__(self, path: Path, *, found: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, cluster: ClusterIdentity | None = None, found: bool = False
+    ) -> None:
         self.path = path
         self._file = os.open(path, os.O_RDWR | (0 if found else os.O_CREAT), 0o600)
         try:
             # A process that looks for leftovers may hold a new file for a moment.
             fcntl.flock(self._file, fcntl.LOCK_EX | (fcntl.LOCK_NB if found else 0))
             if not found:
-                os.pwrite(self._file, _MAGIC + HEADER_BYTES.to_bytes(8, "little"), 0)
+                packed = bytes(PACKED_BYTES) if cluster is None else cluster.packed()
+                os.pwrite(self._file, _MAGIC + HEADER_BYTES.to_bytes(8, "little") + packed, 0)
             head = os.pread(self._file, HEADER_BYTES, 0)
-            if len(head) < HEADER_BYTES or head[:8] != _MAGIC:
+            first = _first_record(head)
+            if first is None:
                 raise CorruptError(f"{path} is not a spill of a producer", fix="remove it")
         except BaseException:
             os.close(self._file)
             raise
+        # The offset of the first record, behind the header.
+        self._first = first
         # The offsets of the first record that is not delivered, and of the next one to read.
-        self._position = self._read = int.from_bytes(head[8:], "little")
+        self._position = self._read = int.from_bytes(head[_POSITION_AT:_CLUSTER_AT], "little")
         # The end of the last whole record.
-        self.size = max(HEADER_BYTES, os.fstat(self._file).st_size)
+        self.size = max(first, os.fstat(self._file).st_size)
+        # The cluster that the messages are for; None if the file names none.
+        self.cluster = unpacked(head[_CLUSTER_AT:]) if first == HEADER_BYTES else None
 
     @property
     def delivered(self) -> bool:
         """Whether every record is delivered."""
         return self._position >= self.size
+
+    def name_cluster(self, cluster: ClusterIdentity) -> None:
+        """Name the cluster that the messages are for, unless an earlier release made the file."""
+        if self._first == HEADER_BYTES:
+            self.cluster = cluster
+            with contextlib.suppress(OSError):  # the file keeps the addresses
+                os.pwrite(self._file, cluster.packed(), _CLUSTER_AT)
 
     def append(self, record: bytes) -> bool:
         """Append a record; if the disk does not take it, return False or raise OSError.
@@ -91,8 +112,8 @@ class SpillFile:
         if self._position != self._read:
             self._position = self._read
             if self.delivered:
-                os.ftruncate(self._file, HEADER_BYTES)
-                self._position = self._read = self.size = HEADER_BYTES
+                os.ftruncate(self._file, self._first)
+                self._position = self._read = self.size = self._first
             os.pwrite(self._file, self._position.to_bytes(8, "little"), _POSITION_AT)
 
     def close(self) -> None:
@@ -116,6 +137,16 @@ class SpillFile:
         if len(body) < size or zlib.crc32(body) != checksum:
             return None, 0
         return _unpack(body), _RECORD_PREFIX.size + size
+
+
+def _first_record(head: bytes) -> int | None:
+    """Return the offset of the first record; None if this is not the header of a spill file."""
+    magic = head[:_POSITION_AT]
+    if magic == _MAGIC and len(head) == HEADER_BYTES:
+        return HEADER_BYTES
+    if magic == _MAGIC_WITHOUT_CLUSTER and len(head) >= _CLUSTER_AT:
+        return _CLUSTER_AT
+    return None
 
 
 def record_of(message: OutgoingMessage) -> bytes:

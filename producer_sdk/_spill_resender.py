@@ -2,7 +2,10 @@
 
 Rules:
 
-- Only the polling thread of the transport calls `resend`. `waiting` may be read by any thread.
+- Only the polling thread of the transport calls `resend`, and only the publishing thread calls
+  `identify`. Any thread may read `waiting` and `undecided`.
+- Nothing that a dead process left is sent before a broker has said which cluster this is. Messages
+  for another cluster stay in the folder.
 - One batch is in flight at a time. The next one is read when every message of it is resolved, so
   that the position in the spill file never passes a message without an answer.
 - A message that this process spilled was counted as attempted when it was spilled. A message of a
@@ -12,8 +15,9 @@ Rules:
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -25,10 +29,12 @@ from headworks._audit_counting.outcomes import BROKER_ERROR, RESENT
 from headworks._audit_counting.schema_use import ids_of
 from headworks._audit_counting.window_counts import WindowCounts
 from headworks._kafka.clients import KafkaProducer
+from headworks._kafka.cluster_identity import ClusterIdentity
 from headworks._kafka.partitioner import ANY, KeylessPartitioner
 from producer_sdk._outgoing_message import OutgoingMessage
 from producer_sdk._spill import Spill
 
+_log = logging.getLogger("headworks.producer")
 _BATCH_MESSAGES = 10_000
 _PURGE_ERRORS = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
@@ -39,15 +45,21 @@ class SpillResender:
     def __init__(
         self,
         own: Spill | None,
-        leftovers: Iterable[Spill],
+        leftovers: Sequence[Spill],
         client: KafkaProducer,
         partitioner: KeylessPartitioner,
         counters: CounterFile,
     ) -> None:
         # The spill of this process; it is never removed from `_spills`.
         self._own = own
-        # The spills that may hold messages, the oldest first.
-        self._spills = deque([*leftovers, *([] if own is None else [own])])
+        # Spills of dead processes for any cluster, until `identify`; `_decided` are of this one.
+        self._leftovers = leftovers
+        # Spills of dead processes for this cluster, until `resend` moves them to `_spills`.
+        self._decided: deque[Spill] = deque()
+        # The spills to send, the oldest first.
+        self._spills = deque([] if own is None else [own])
+        # Whether `identify` was not called yet.
+        self.undecided = own is not None
         self._client = client
         self._partitioner = partitioner
         self._counters = counters
@@ -61,7 +73,28 @@ class SpillResender:
     @property
     def waiting(self) -> bool:
         """Whether a spill holds messages that are not delivered."""
-        return any(not spill.empty for spill in tuple(self._spills))
+        held = *self._leftovers, *tuple(self._decided), *tuple(self._spills)
+        return any(not spill.empty for spill in held)
+
+    def identify(self, cluster: ClusterIdentity) -> None:
+        """Keep the leftovers of this cluster, and release the others; name it in the own spill."""
+        left = []
+        for spill in self._leftovers:
+            if cluster.takes(spill.cluster):
+                self._decided.append(spill)
+            else:
+                left.append(spill)
+        self._leftovers = ()
+        for spill in left:
+            _log.warning(
+                "messages for %s wait in %s. They stay there, because this producer writes to %s."
+                " fix: start a producer that writes to that cluster with this state_dir",
+                *(spill.cluster, spill.folder, cluster),
+            )
+            spill.close()
+        if self._own is not None:
+            self._own.name_cluster(cluster)
+        self.undecided = False
 
     def resend(self) -> None:
         """Continue with the oldest spill: queue its batch, or read the next one."""
@@ -77,6 +110,11 @@ class SpillResender:
             self._unsent.popleft()
         if self._unresolved or not self._spills:
             return
+        if self._decided:
+            self._spills[0].acknowledge()  # its last batch
+        while self._decided:
+            self._spills.appendleft(self._decided[-1])  # first, or `waiting` would miss it
+            self._decided.pop()
         spill = self._spills[0]
         if not spill.empty:
             spill.acknowledge()  # the last batch: a crash must not send it again
@@ -95,7 +133,7 @@ class SpillResender:
 
     def close(self) -> None:
         """Close the spills; the files of those that are empty are removed."""
-        for spill in self._spills:
+        for spill in (*self._leftovers, *self._decided, *self._spills):
             spill.close()
 
     def _produce(self, message: OutgoingMessage, counts: WindowCounts) -> None:

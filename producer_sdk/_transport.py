@@ -13,8 +13,8 @@ Threads:
   flushes, librdkafka serves delivery reports in that thread too.
 - The polling thread serves delivery reports, flushes the counters into their file, and sends
   spilled messages. It survives every error, because nothing is delivered without it.
-- The publishing thread publishes the counts. It may wait for the registry, and delivery reports
-  must not wait with it.
+- The publishing thread publishes the counts, and asks which cluster this is. It may wait for the
+  registry and for a broker, and delivery reports must not wait with it.
 - The thread that calls `stop` ends both threads. After that, `enqueue` raises UsageError.
 
 Rules:
@@ -37,20 +37,22 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from headworks._audit_counting import AUDIT_TOPIC
 from headworks._audit_counting.counters import CounterFile
 from headworks._audit_counting.outcomes import BROKER_ERROR, QUEUE_FULL, TOO_LARGE
 from headworks._audit_counting.reporting import AuditReporter, audit_topic_sender
 from headworks._audit_counting.schema_use import ids_of
 from headworks._audit_counting.window_counts import WindowCounts
 from headworks._kafka.clients import KafkaProducer, serve
+from headworks._kafka.cluster_identity import ClusterOfClient
 from headworks._kafka.partitioner import ANY, KeylessPartitioner
 from headworks._kafka.trouble_log import BrokerTrouble
-from headworks.errors import HeadworksError, UsageError
+from headworks.errors import HeadworksError
 from headworks.registry_client._schema_ids import EventSchemaIds
 from producer_sdk._context import Headers
 from producer_sdk._full_queue import TELL_WHEN_FULL_MS, FullQueueError, WaitingMessage
 from producer_sdk._outgoing_message import OutgoingMessage
-from producer_sdk._spill import Spill, leftover_spills
+from producer_sdk._spill import Spill, open_spills
 from producer_sdk._spill_resender import SpillResender
 from producer_sdk._totals import LossWatch, OnLoss, ProducerTotals, totals_of
 
@@ -63,6 +65,7 @@ _QUEUE_FULL_PAUSE_SECONDS = 0.002
 _FLUSH_PAUSE_SECONDS = 0.01
 _COUNTS_FLUSH_SECONDS = 0.05  # between flushes of the counters into their file ...
 _COUNTS_FLUSH_SHARE = 0.02  # ... or more, so that they take at most this share of the time
+_CLUSTER_PAUSE_SECONDS = 1.0  # before a broker is asked again which cluster this is
 _PURGE_SECONDS = 1.0
 _LAST_COUNTS_SECONDS = 0.5
 _PURGE_ERRORS = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
@@ -92,8 +95,12 @@ class Transport:
         # librdkafka's producer: its queue and its connections.
         properties = {**config.client, "error_cb": trouble.report}
         self.client = KafkaProducer(self._partitioner.properties(properties))
+        # The cluster of the brokers. Only the publishing thread asks them, and `stop` after it.
+        self._cluster = ClusterOfClient(
+            self.client, config.client["bootstrap.servers"], AUDIT_TOPIC
+        )
         # The counts of this process; the file has a lock of its own.
-        self.counters = CounterFile(config.state_dir)
+        self.counters = CounterFile(config.state_dir, cluster=self._cluster.assumed)
         # The counts of each topic's last message. The counter file fills and clears it.
         self._latest = self.counters.latest
         # Logs lost events and brokers that are away. Only the polling thread uses it, and `stop`.
@@ -105,6 +112,7 @@ class Transport:
             tier="producer",
             application=config.application,
             ids=config.ids,
+            cluster=self._cluster,
             send=audit_topic_sender(self.client, self._partitioner),
             every=config.audit_every,
         )
@@ -112,7 +120,9 @@ class Transport:
         self._spill: Spill | None = None
         leftovers: list[Spill] = []
         if config.spill_bytes:
-            leftovers, self._spill = _open_spills(config)
+            leftovers, self._spill = open_spills(
+                config.state_dir, config.spill_bytes, self._cluster.assumed
+            )
         # Sends what was spilled. Only the polling thread uses it, and `stop` after that thread.
         self._resender = SpillResender(
             self._spill, leftovers, self.client, self._partitioner, self.counters
@@ -218,8 +228,9 @@ class Transport:
             except BufferError:
                 if spill is not None:
                     return self._spill_message(spill, counts, message)
-                if time.monotonic() < deadline and not self._stopping.is_set():
-                    time.sleep(_QUEUE_FULL_PAUSE_SECONDS)
+                # After `stop` began there may be room again, but nobody would send the message.
+                waits = time.monotonic() < deadline
+                if waits and not self._stopping.wait(_QUEUE_FULL_PAUSE_SECONDS):
                     continue
                 if wait_ms == TELL_WHEN_FULL_MS and not self._stopping.is_set():
                     again = partial(self._try_again, message, counts, report)
@@ -292,6 +303,11 @@ class Transport:
 
     def _publish(self) -> None:
         """Publish the counts every `audit_every` seconds, and the last ones before `_deadline`."""
+        while self._resender.undecided:
+            if (cluster := self._cluster.known()) is not None:
+                self._resender.identify(cluster)
+            elif self._resolved.wait(_CLUSTER_PAUSE_SECONDS):
+                break
         self._report(own=False)  # the counts that dead processes left
         while not self._resolved.wait(self._audit_every):
             self._report()
@@ -303,8 +319,8 @@ class Transport:
     def _report(self, *, own: bool = True, last: bool = False) -> int:
         """Queue audit events; return their number, 0 if the audit cannot be reached now."""
         try:
-            sent = self._reporter.report_leftovers()
-            sent += self._reporter.report(self.counters) if own else 0
+            sent = self._reporter.report(self.counters) if own else 0
+            sent += self._reporter.report_leftovers(self.counters)
             return sent + (last and self._reporter.report_end(self.counters))
         except HeadworksError as error:
             _log.warning("audit counts are kept for later: %s", error)
@@ -360,18 +376,6 @@ class Transport:
         """Wait until the spills are empty, or until `deadline` (monotonic seconds)."""
         while self._resender.waiting and time.monotonic() < deadline:
             time.sleep(_FLUSH_PAUSE_SECONDS)
-
-
-def _open_spills(config: TransportConfig) -> tuple[list[Spill], Spill]:
-    """Return the spills of dead processes, and the one of this process; UsageError if it fails."""
-    try:
-        leftovers = list(leftover_spills(config.state_dir))
-        return leftovers, Spill(config.state_dir, limit=config.spill_bytes)
-    except OSError as error:
-        raise UsageError(
-            f"state_dir {config.state_dir} takes no spill: {error}",
-            fix="give a state_dir on a disk that can be written, or another when_full",
-        ) from None
 
 
 def _started(target: Callable[[], None], name: str) -> threading.Thread:

@@ -16,6 +16,8 @@ Rules:
   killed process therefore reports its last deliveries as unresolved, and lacks its last bytes.
 - Every other step reads and writes `words` under the lock. A step that takes a slot away
   (`published`), or the words (`close`, a file that grows), first detaches the tallies of them.
+- A file names the cluster that its counts are for: by addresses from the start, and by the id once
+  a broker has answered (`name_cluster`).
 - A forked child releases the parent's files at once: holding them would hide the parent's death.
 - A full or read-only disk never stops the counting (`mapped_words`).
 - The page cache keeps the counts: a killed process loses none, a power cut may lose some.
@@ -30,7 +32,7 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -46,6 +48,7 @@ from headworks._audit_counting.schema_use import (
     counted_as,
 )
 from headworks._audit_counting.window_counts import HAS_GIL, WindowCounts
+from headworks._kafka.cluster_identity import ClusterIdentity, unpacked
 from headworks.errors import CorruptError, UsageError
 
 _log = logging.getLogger("headworks.audit")
@@ -71,11 +74,15 @@ class PendingIncrement:
 class CounterFile:
     """The counts of this process, in a new file in `folder`; or, by `path`, those of a dead one.
 
+    `cluster` is the cluster that a new file's counts are for. None: whichever publishes them.
+
     BlockingIOError if the process of `path` lives, FileNotFoundError if the file is gone,
     CorruptError if it is not a counter file.
     """
 
-    def __init__(self, folder: Path, *, path: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, path: Path | None = None, cluster: ClusterIdentity | None = None
+    ) -> None:
         # Guards `words` and all attributes below it.
         self.lock = threading.Lock()
         # The messages that were resolved and not delivered, by outcome; read without the lock.
@@ -88,8 +95,9 @@ class CounterFile:
         size = layout.file_size(_INITIAL_SLOTS) if path is None else None
         self._mapped = MappedWords(self.path, size)
         if path is None:
-            self.words[0] = layout.MAGIC
-        elif self.words[0] != layout.MAGIC:
+            packed = b"" if cluster is None else cluster.packed()
+            layout.begin(self._memory, self.words, packed)
+        elif self.words[0] not in (layout.MAGIC, layout.MAGIC_WITHOUT_CLUSTER):
             self.close()
             raise CorruptError(f"{self.path} is not a file of audit counts", fix="remove it")
         # The namespace of the ids of this file's increments.
@@ -118,6 +126,19 @@ class CounterFile:
     def used(self) -> int:
         """The number of slots that were ever taken."""
         return self.words[1]
+
+    @property
+    def cluster(self) -> ClusterIdentity | None:
+        """The cluster that the counts are for; None if the file names none."""
+        with self.lock:
+            packed = None if self.closed else layout.read_cluster(self._memory, self.words)
+        return None if packed is None else unpacked(packed)
+
+    def name_cluster(self, cluster: ClusterIdentity) -> None:
+        """Name the cluster that the counts are for, unless an earlier release made the file."""
+        with self.lock:
+            if not self.closed and self.words[0] == layout.MAGIC:
+                layout.write_cluster(self._memory, cluster.packed())
 
     def attempt(
         self, topic: str, timestamp: int, size: int, ids: SchemaIds = _WITHOUT_SCHEMA
@@ -340,9 +361,17 @@ def _release_after_fork() -> None:
 os.register_at_fork(after_in_child=_release_after_fork)
 
 
-def leftover_files(folder: Path) -> Iterator[CounterFile]:
-    """Open and lock the counter files of dead processes in `folder`, and yield each."""
-    for path in sorted(folder.glob(f"*{_SUFFIX}")):
+def counter_paths(folder: Path) -> set[Path]:
+    """Return the counter files in `folder`, of processes that live or are dead."""
+    return set(folder.glob(f"*{_SUFFIX}"))
+
+
+def leftover_files(folder: Path, *, besides: Set[Path] = frozenset()) -> Iterator[CounterFile]:
+    """Open and lock the counter files of dead processes in `folder`, and yield each.
+
+    The paths `besides` are left alone.
+    """
+    for path in sorted(counter_paths(folder) - besides):
         try:
             file = CounterFile(folder, path=path)
         except (BlockingIOError, FileNotFoundError):

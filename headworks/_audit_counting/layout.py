@@ -1,9 +1,10 @@
 """The layout of a counter file: what each word means, and what follows from the words of a slot.
 
 The file is an array of unsigned 64-bit words: a header (magic number, slots ever used), then slots
-of SLOT_WORDS words each. A slot holds the counts of one topic, window, and pair of schema ids three
-times: CURRENT, SNAPSHOT (being published), and REPORTED (published). Each of the three is one word
-per outcome, and one for bytes.
+of SLOT_WORDS words each. The first slot has no name and no counts: it holds the cluster that the
+counts are for. In files of MAGIC_WITHOUT_CLUSTER it is a slot like the others. A slot holds the
+counts of one topic, window, and pair of schema ids three times: CURRENT, SNAPSHOT (being
+published), and REPORTED (published). Each of the three is one word per outcome, and one for bytes.
 
 The id that messages were written with is the upper half of LENGTH. That of their reader is in the
 last 4 bytes of the name, which has at most 249 of 256.
@@ -18,8 +19,10 @@ from typing import Final
 
 from headworks._audit_counting.outcomes import ATTEMPTED, CONSUMED, DELIVERED, OUTCOMES, UNRESOLVED
 from headworks._audit_counting.schema_use import SchemaIds
+from headworks._kafka.cluster_identity import PACKED_BYTES
 
-MAGIC: Final = int.from_bytes(b"HWAUDIT7", "little")
+MAGIC: Final = int.from_bytes(b"HWAUDIT8", "little")
+MAGIC_WITHOUT_CLUSTER: Final = int.from_bytes(b"HWAUDIT7", "little")
 HEADER_WORDS: Final = 2
 _TOPIC_WORDS = 32  # a topic's name has at most 249 bytes
 _COUNTS = len(OUTCOMES) + 1
@@ -39,6 +42,7 @@ _MASK = (1 << 64) - 1
 _ID_BITS = 32
 _LOW = (1 << _ID_BITS) - 1
 _READER = _TOPIC + _TOPIC_WORDS - 1  # the word whose upper half is the reader's id
+_CLUSTER_AT = _WORD_BYTES * (HEADER_WORDS + _TOPIC)  # of the identity in the first slot, in bytes
 
 
 def base_of(number: int) -> int:
@@ -49,6 +53,26 @@ def base_of(number: int) -> int:
 def file_size(slots: int) -> int:
     """Return the size in bytes of a file of so many slots."""
     return _WORD_BYTES * base_of(slots)
+
+
+def begin(memory: mmap, words: memoryview, cluster: bytes) -> None:
+    """Write the header of a new file, and the packed identity of the cluster (`ClusterIdentity`).
+
+    The magic number is written last, because a file without it was never used.
+    """
+    write_cluster(memory, cluster)
+    words[1] = 1
+    words[0] = MAGIC
+
+
+def write_cluster(memory: mmap, cluster: bytes) -> None:
+    """Write the packed identity of the cluster that the counts are for."""
+    memory[_CLUSTER_AT : _CLUSTER_AT + len(cluster)] = cluster
+
+
+def read_cluster(memory: mmap, words: memoryview) -> bytes | None:
+    """Return the packed identity of the cluster; None in a file of an earlier release."""
+    return memory[_CLUSTER_AT : _CLUSTER_AT + PACKED_BYTES] if words[0] == MAGIC else None
 
 
 def clear_slot(

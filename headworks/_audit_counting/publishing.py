@@ -13,9 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headworks._audit_counting import AUDIT_TOPIC
 from headworks._audit_counting.counters import CounterFile
 from headworks._audit_counting.reporting import AuditReporter, audit_topic_sender
 from headworks._kafka.clients import KafkaProducer, serve
+from headworks._kafka.cluster_identity import ClusterOfClient
 from headworks._kafka.partitioner import KeylessPartitioner
 from headworks.errors import HeadworksError
 from headworks.registry_client._schema_ids import EventSchemaIds
@@ -41,13 +43,19 @@ class AuditPublisher:
         application: str,
         every: float,
     ) -> None:
-        self.counters = CounterFile(folder)
         partitioner = KeylessPartitioner()
         properties = {**client, "enable.idempotence": True, "linger.ms": 20, "log_level": 2}
         self._producer = KafkaProducer(partitioner.properties(properties))
-        send = audit_topic_sender(self._producer, partitioner)
+        cluster = ClusterOfClient(self._producer, client["bootstrap.servers"], AUDIT_TOPIC)
+        self.counters = CounterFile(folder, cluster=cluster.assumed)
         self._reporter = AuditReporter(
-            folder, tier=tier, application=application, ids=ids, send=send, every=every
+            folder,
+            tier=tier,
+            application=application,
+            ids=ids,
+            cluster=cluster,
+            send=audit_topic_sender(self._producer, partitioner),
+            every=every,
         )
         self._every = every
         self._stopping = threading.Event()
@@ -78,7 +86,8 @@ class AuditPublisher:
 
     def _report(self, *, last: bool = False) -> int:
         try:
-            sent = self._reporter.report_leftovers() + self._reporter.report(self.counters)
+            sent = self._reporter.report(self.counters)
+            sent += self._reporter.report_leftovers(self.counters)
             return sent + (last and self._reporter.report_end(self.counters))
         except HeadworksError as error:
             _log.warning("audit counts are kept for later: %s", error)

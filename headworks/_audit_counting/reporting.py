@@ -2,11 +2,13 @@
 
 Rules: an increment is in the counter file before it is sent. It is marked as published when the
 broker has acknowledged it. Until then it is sent again under the same id, and never under another.
-Each process also sends `heartbeats`.
+Counts that a dead process left for another cluster stay in the folder (`cluster_identity`), and a
+warning says so. Each process also sends `heartbeats`.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import socket
 import time
@@ -18,23 +20,30 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from headworks._audit_counting import AUDIT_TOPIC, window_of
-from headworks._audit_counting.counters import CounterFile, PendingIncrement, leftover_files
+from headworks._audit_counting.counters import (
+    CounterFile,
+    PendingIncrement,
+    counter_paths,
+    leftover_files,
+)
 from headworks._audit_counting.event import AuditCount, SchemaUse
 from headworks._audit_counting.heartbeats import ENDED, HEARTBEAT_SECONDS, RUNNING
 from headworks._audit_counting.schema_use import NO_SCHEMA
 from headworks._kafka.clients import KafkaProducer
+from headworks._kafka.cluster_identity import ClusterOfClient
 from headworks._kafka.partitioner import KeylessPartitioner
 from headworks._wire import prefix
 from headworks.codec import event_type
 from headworks.registry_client._schema_ids import EventSchemaIds
 
+_log = logging.getLogger("headworks.audit")
 # The outcomes by which a tier has used a schema, once for every message.
 _USES = ("delivered", "mirrored", "consumed", "skipped", "dead", "retried")
 Send = Callable[[bytes, Callable[[object, object], None]], bool]
 
 
 class AuditReporter:
-    """Publishes the counter files of `folder` as `tier`.
+    """Publishes the counter files of `folder` as `tier`: those of its own `cluster`.
 
     `send(value, on_delivery)` enqueues a message for the audit topic; it returns False if the queue
     is full. The caller reports every `every` seconds.
@@ -47,16 +56,22 @@ class AuditReporter:
         tier: str,
         application: str,
         ids: EventSchemaIds,
+        cluster: ClusterOfClient,
         send: Send,
         every: float,
     ) -> None:
         self._folder = folder
+        self._cluster = cluster
         self._tier = tier
         self._application = application
         self._ids = ids
         self._send = send
         self._host = socket.gethostname()
+        self._named: set[Path] = set()  # files of this process that name the cluster by its id
+        self._is_acknowledged = False  # whether the broker has acknowledged anything
         self._leftovers: list[CounterFile] = []  # files of dead processes, locked
+        self._foreign: set[Path] = set()  # files of dead processes, for other clusters
+        self._is_closed = False  # a broker may answer the publishing thread after that
         self._in_flight: set[str] = set()  # ids of increments without a delivery report
         self._prefix: bytes | None = None  # magic byte and schema id of the audit event
         self._heartbeat_seconds = max(HEARTBEAT_SECONDS, every)
@@ -73,6 +88,7 @@ class AuditReporter:
 
         Return the number of events sent.
         """
+        self._name_cluster(counters)
         sent, now = self._send_all(counters, owner_died=False), time.monotonic()
         due = sent > 0 if self._next_heartbeat is None else now >= self._next_heartbeat
         if due and self._send_heartbeat(counters, RUNNING, math.ceil(self._heartbeat_seconds)):
@@ -94,14 +110,58 @@ class AuditReporter:
         silent = self._next_heartbeat is None and counters not in self._leftovers
         return counters.settled() and (silent or counters.path in self._ended)
 
-    def report_leftovers(self) -> int:
-        """Send the counts of dead processes of the folder; return the number of events sent."""
-        self._leftovers += leftover_files(self._folder)
+    def report_leftovers(self, own: CounterFile) -> int:
+        """Send the counts of dead processes of the folder; return the number of events sent.
+
+        None are sent before a broker has said which cluster this is. `own` is the file of this
+        process.
+        """
+        self._leftovers += self._found_files(own)
         sent = sum(self._send_all(file, owner_died=True) for file in self._leftovers)
         return sent + sum(self.report_end(file) for file in self._leftovers)
 
+    def _found_files(self, own: CounterFile) -> list[CounterFile]:
+        """Return the files of dead processes of this cluster, locked; leave the others alone."""
+        besides = {own.path} | self._foreign | {file.path for file in self._leftovers}
+        # A broker is asked first, because an open file is locked for the processes of its cluster.
+        cluster = self._cluster.known() if counter_paths(self._folder) - besides else None
+        if cluster is None or self._is_closed:
+            return []
+        taken, left = [], []
+        for file in leftover_files(self._folder, besides=besides):
+            named = file.cluster
+            if cluster.takes(named):
+                file.name_cluster(cluster)
+                taken.append(file)
+            else:
+                left.append(named)
+                self._foreign.add(file.path)
+                file.close()
+        if left:
+            _log.warning(
+                "audit counts for %s wait in %s. They stay there, because this process writes to"
+                " %s. fix: start a process of that cluster with this folder, or remove its counter"
+                " files if the cluster is gone",
+                *(" and ".join(sorted({*map(str, left)})), self._folder, cluster),
+            )
+        return taken
+
+    def _name_cluster(self, counters: CounterFile) -> None:
+        """Name the cluster in a file of this process, once its broker has acknowledged anything.
+
+        A file without counts needs no name.
+        """
+        named = counters.path in self._named
+        if named or not self._is_acknowledged or counters.settled():
+            return
+        cluster = self._cluster.known()
+        if cluster is not None:
+            counters.name_cluster(cluster)
+            self._named.add(counters.path)
+
     def close(self) -> None:
         """Remove the leftover files whose counts are published; the next process takes the rest."""
+        self._is_closed = True
         for file in self._leftovers:
             file.close(remove=self.may_remove(file))
         self._leftovers.clear()
@@ -154,6 +214,7 @@ class AuditReporter:
     ) -> None:
         self._in_flight.discard(increment.id)
         if error is None:
+            self._is_acknowledged = True
             counters.published(increment)
 
     def _value(self, event: AuditCount) -> bytes:

@@ -25,14 +25,19 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 
 from headworks.errors import UsageError
 
+if TYPE_CHECKING:
+    from confluent_kafka.admin._metadata import ClusterMetadata
+
 _GREENLETS = ("gevent", "eventlet")
 _GREENLET_PAUSE_SECONDS = 0.02
+_METADATA_SECONDS = 1.0
+_GREENLET_METADATA_SECONDS = 0.05  # no greenlet runs meanwhile
 
 
 @contextmanager
@@ -71,6 +76,16 @@ def serve(producer: confluent_kafka.Producer, seconds: float) -> None:
         time.sleep(min(seconds, _GREENLET_PAUSE_SECONDS))
     else:
         producer.poll(seconds)
+
+
+def metadata(producer: confluent_kafka.Producer, topic: str) -> ClusterMetadata:
+    """Ask a broker about the cluster and one topic, in a thread of ours.
+
+    KafkaException if none answers within a second, or sooner where all greenlets would wait.
+    """
+    seconds = _GREENLET_METADATA_SECONDS if _threads_are_greenlets() else _METADATA_SECONDS
+    found: ClusterMetadata = producer.list_topics(topic, timeout=seconds)
+    return found
 
 
 class KafkaConsumer(confluent_kafka.Consumer):

@@ -125,7 +125,8 @@ static PyObject *Tally_new(PyTypeObject *type, PyObject *given, PyObject *named)
 
 static int Tally_traverse(Tally *self, visitproc visit, void *arg)
 {
-    Py_VISIT(self->view.obj);
+    /* Not `view.obj`: the collector would clear a memoryview that this buffer still holds, and
+     * CPython crashes when that is released. The words never refer to a tally, so nothing leaks. */
     Py_VISIT(self->undelivered);
     return 0;
 }

@@ -138,7 +138,7 @@ def run(
         said += map(json.loads, process.stdout)
         code = process.wait(240)
     assert code in (0, -15, -9), code
-    settle(site, child)
+    settle(site, child, bootstrap)
     return Account(
         sum(each["sent"] for each in said),
         sum(each["taken"] for each in said),
@@ -147,10 +147,13 @@ def run(
     )
 
 
-def settle(site: Site, child: Child) -> None:
-    """The next producer on the machine: it publishes, and sends, what the last one left."""
+def settle(site: Site, child: Child, reached: str) -> None:
+    """The next producer on the machine: it publishes, and sends, what the last one left.
+
+    It also names the address `reached`, or what was left for that would stay.
+    """
     with Producer(
-        site.bootstrap,
+        ",".join(filter(None, (site.bootstrap, reached))),
         site.registry,
         application="next",
         state_dir=site.state,

@@ -6,6 +6,7 @@ The queue is full by bytes: the first event lingers in it, and there is no room 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from headworks._server.child_process import Service
 from producer_sdk import DeliveryError, Interceptor, Producer, WhenFull
 from tests.producer_sdk.events import Site, new_site
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -153,3 +155,15 @@ def test_a_producer_that_closes_drops_it(site: Site) -> None:
     assert len(told.taken) == 2
     totals = producer.totals
     assert (totals.attempted, totals.delivered) == (2, sum(told.taken))
+
+
+def test_a_send_that_waits_while_the_producer_closes_is_sent_or_dropped(site: Site) -> None:
+    producer, taken = full_producer(site), list[bool]()
+    waiting = threading.Thread(target=lambda: taken.append(producer.send(site.visit(_HALF))))
+    waiting.start()
+    until(lambda: producer.totals.attempted == 2)
+    assert producer.close() <= 1
+    waiting.join()
+    totals = producer.totals
+    assert totals.delivered + totals.dropped["queue_full"] == 2
+    assert taken == [totals.delivered == 2]

@@ -211,7 +211,7 @@ def test_what_a_closed_producer_could_not_send_the_next_one_sends(
     producer = spilling(site, hung_broker.address, close_timeout=0.5)
     send(producer, site, range(200))
     assert producer.close() == 200
-    with spilling(site, broker.address):
+    with spilling(site, f"{broker.address},{hung_broker.address}"):
         pass
     assert sorted(read(site, broker.address, 200), key=int) == [str(n) for n in range(200)]
     assert list(site.state.glob("*.spill")) == []
@@ -239,7 +239,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run([sys.executable, "-P", "-c", program], check=False, timeout=120)
     assert done.returncode == -signal.SIGKILL
-    with spilling(site, broker.address):
+    with spilling(site, f"{broker.address},{hung_broker.address}"):
         pass
     # What was in memory (the queue of 10) died with the process; what was on disk did not.
     assert read(site, broker.address, 290) == [str(n) for n in range(10, 300)]

@@ -17,6 +17,7 @@ from headworks._audit_counting.counters import CounterFile
 from headworks._audit_counting.event import AuditCount
 from headworks._audit_counting.outcomes import CONSUMED
 from headworks._audit_counting.reporting import AuditReporter
+from headworks._kafka.cluster_identity import ClusterIdentity
 from headworks.codec import event_type
 
 pytestmark = pytest.mark.unit
@@ -34,6 +35,9 @@ class Broker:
     def find(self, _event: type) -> int:
         return 1
 
+    def known(self) -> ClusterIdentity:
+        return ClusterIdentity("c", frozenset())
+
     def send(self, value: bytes, on_delivery: Callable[[object, object], None]) -> bool:
         event: Any = fastavro.schemaless_reader(io.BytesIO(value[5:]), SCHEMA, None)
         if event["topic"] == AUDIT_TOPIC:
@@ -47,9 +51,9 @@ class Broker:
             on_delivery(error, None)
 
     def reporter(self, folder: Path, every: float = 10.0) -> AuditReporter:
-        ids: Any = self
+        this: Any = self
         return AuditReporter(
-            folder, tier="t", application="a", ids=ids, send=self.send, every=every
+            folder, tier="t", application="a", ids=this, cluster=this, send=self.send, every=every
         )
 
 
@@ -87,14 +91,14 @@ def test_a_successor_ends_a_killed_process_after_its_counts_are_published(tmp_pa
     killed.count("t", 0, 5, CONSUMED)
     broker.reporter(tmp_path, every=300).report(killed)
     killed.close()
-    successor = broker.reporter(tmp_path)
+    successor, own = broker.reporter(tmp_path), CounterFile(tmp_path)
     broker.waiting.clear()  # nothing of the killed process was acknowledged
-    assert successor.report_leftovers() == 1
+    assert successor.report_leftovers(own) == 1
     assert broker.heartbeats == [(killed.path.stem, {"running": 300})]
     broker.acknowledge()
-    assert successor.report_leftovers() == 1
+    assert successor.report_leftovers(own) == 1
     assert broker.heartbeats[1:] == [(killed.path.stem, {"ended": 1})]
     broker.acknowledge()
-    assert successor.report_leftovers() == 0
+    assert successor.report_leftovers(own) == 0
     successor.close()
     assert not killed.path.exists()

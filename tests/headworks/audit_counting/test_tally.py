@@ -193,3 +193,17 @@ def test_a_tally_goes_with_its_owner() -> None:
     gone = weakref.ref(Owner())
     gc.collect()
     assert gone() is None
+
+
+def test_a_tally_and_its_words_go_in_any_order() -> None:
+    """The collector once cleared words that a tally still held, and the interpreter crashed."""
+    gone = []
+    for _ in range(100):
+        told = Told(Tally)
+        told.maps[0] = told.maps[0][:]
+        told.tally.attach(told.maps[0])
+        told.told.append(told)
+        gone.append(weakref.ref(told))
+        del told
+    gc.collect()
+    assert not any(each() for each in gone)
