@@ -92,6 +92,7 @@ class GitBaseline:
     governance: GovernanceFile
     _repository: Repository = field(init=False)
     _commit: str = field(init=False)
+    _shallow: bool = field(init=False)  # asked once: a question to git is a process
     _now: SchemaCatalog = field(init=False)
     _files: dict[str, SchemaFile] = field(init=False)
     _read: tuple[str, Mapping[str, str]] | None = field(init=False, default=None)
@@ -99,6 +100,7 @@ class GitBaseline:
     def __post_init__(self) -> None:
         self._repository = Repository.around(self.schemas)
         self._commit = self._repository.merge_base(self.ref)
+        self._shallow = self._repository.is_shallow()
         here = self._texts(self._commit)
         moved = self._moved_here()
         mapped = self._mapped()
@@ -128,7 +130,7 @@ class GitBaseline:
         if found is None:
             return None
         governance = self.governance.of(subject)
-        if self._repository.is_shallow() and governance.level.transitive:
+        if self._shallow and governance.level.transitive:
             raise UsageError(
                 f"the clone is shallow, and {governance.level} needs every version of {found.path}",
                 fix="git fetch --unshallow (in CI: fetch-depth: 0)",

@@ -32,7 +32,6 @@ from tests.outgrown.shape import Shape
 _WRITERS = 2
 _HOLD_SECONDS = (1.0, 6.0)
 _KAFKA_HOLD_SECONDS = (3.0, 12.0)  # its session is 9 seconds
-_CALM_SECONDS = 1.0
 _PATIENCE_SECONDS = 900.0
 _QUESTION = (
     "SELECT customer, count(*) AS n, count(DISTINCT number) AS d, max(number) AS last, "
@@ -107,8 +106,10 @@ class Campaign:
         hold = _KAFKA_HOLD_SECONDS if loss.name.startswith("Kafka") else _HOLD_SECONDS
         time.sleep(self._chance.uniform(*hold))
         loss.mend()
+        mended = time.time()
         self._await(f"health after {loss.name}", self._whole)
-        time.sleep(_CALM_SECONDS)
+        # What is still felt belongs to this loss, and not to the next one.
+        self._await(f"events after {loss.name}", lambda: self._goes_on(mended))
         writes = [
             float(wait) for *_, at, wait in self._lines(*self._writers) if _end(at, wait) > began
         ]
@@ -118,6 +119,11 @@ class Campaign:
         number, took = sum(map(len, self.report.felt.values())), time.time() - began
         felt_by = f"writers {felt[0]:.1f} s, reader {felt[1]:.1f} s"
         print(f"{number}. {loss.name}: {felt_by}; whole after {took:.0f} s", file=sys.stderr)
+
+    def _goes_on(self, since: float) -> bool:
+        """Return whether each writer and the reader have an event of after that time."""
+        journals = map(self._journal, (*self._writers, self._reader))
+        return all(lines and float(lines[-1].split()[-2]) > since for lines in journals)
 
     def _losses(self) -> list[Loss]:
         shape, chance = self._shape, self._chance

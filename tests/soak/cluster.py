@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from headworks._zookeeper import live_brokers
@@ -180,8 +181,23 @@ def _lose_the_leader(running: Cluster, random: Random) -> None:
     for topic in topics:  # those that were refused are created now, and the others exist
         _create(running, topic)
         eventually(partial(_agree, running, topic), PATIENCE)
-    for answer in admin.delete_topics(topics).values():
-        answer.result(PATIENCE)
+    _delete(running, topics)
+
+
+def _delete(running: Cluster, topics: list[str]) -> None:
+    """Delete topics, whichever broker is the controller by now."""
+    admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
+
+    def gone() -> bool:
+        with suppress(KafkaException):
+            left = sorted(admin.list_topics(timeout=PATIENCE).topics.keys() & set(topics))
+            if not left:
+                return True
+            for answer in admin.delete_topics(left).values():
+                answer.result(PATIENCE)
+        return False
+
+    eventually(gone, PATIENCE)
 
 
 def _agree(running: Cluster, topic: str) -> bool:
