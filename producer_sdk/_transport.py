@@ -96,11 +96,9 @@ class Transport:
         properties = {**config.client, "error_cb": trouble.report}
         self.client = KafkaProducer(self._partitioner.properties(properties))
         # The cluster of the brokers. Only the publishing thread asks them, and `stop` after it.
-        self._cluster = ClusterOfClient(
-            self.client, config.client["bootstrap.servers"], AUDIT_TOPIC
-        )
+        self._cluster = cluster = _cluster(self.client, config)
         # The counts of this process; the file has a lock of its own.
-        self.counters = CounterFile(config.state_dir, cluster=self._cluster.assumed)
+        self.counters = CounterFile(config.state_dir, cluster=cluster.assumed)
         # The counts of each topic's last message. The counter file fills and clears it.
         self._latest = self.counters.latest
         # Logs lost events and brokers that are away. Only the polling thread uses it, and `stop`.
@@ -112,7 +110,7 @@ class Transport:
             tier="producer",
             application=config.application,
             ids=config.ids,
-            cluster=self._cluster,
+            cluster=cluster,
             send=audit_topic_sender(self.client, self._partitioner),
             every=config.audit_every,
         )
@@ -120,9 +118,8 @@ class Transport:
         self._spill: Spill | None = None
         leftovers: list[Spill] = []
         if config.spill_bytes:
-            leftovers, self._spill = open_spills(
-                config.state_dir, config.spill_bytes, self._cluster.assumed
-            )
+            limit = config.spill_bytes
+            leftovers, self._spill = open_spills(config.state_dir, limit, cluster.assumed)
         # Sends what was spilled. Only the polling thread uses it, and `stop` after that thread.
         self._resender = SpillResender(
             self._spill, leftovers, self.client, self._partitioner, self.counters
@@ -376,6 +373,10 @@ class Transport:
         """Wait until the spills are empty, or until `deadline` (monotonic seconds)."""
         while self._resender.waiting and time.monotonic() < deadline:
             time.sleep(_FLUSH_PAUSE_SECONDS)
+
+
+def _cluster(client: KafkaProducer, config: TransportConfig) -> ClusterOfClient:
+    return ClusterOfClient(client, config.client["bootstrap.servers"], AUDIT_TOPIC)
 
 
 def _started(target: Callable[[], None], name: str) -> threading.Thread:
