@@ -323,8 +323,8 @@ class Consumer(LastMessage[T]):
         repeated.
         """
         if not self._closed:
-            self.stop()
             self._closed = True
+            self.stop()
             if not self._explicit_commits:
                 self._mark_processed()
             self._membership.close(timeout)

@@ -5,7 +5,8 @@ Rules:
 - The compiled form takes the step for a member that a broker balances. `Consumer._buffered` and
   `Membership.exchange` define the result. They take the step of other members, and without a
   compiler.
-- While `users` counts a turn at the client, no message is taken.
+- While `users` counts a turn at the client, the compiled form takes no message. `exchange` waits
+  for the turn of another thread instead.
 """
 
 from __future__ import annotations
@@ -39,8 +40,6 @@ class MessageStep(Protocol):
     """Turns at the client; see `ApplicationThread`."""
     is_left: bool
     """Whether the background thread has left the member to the group."""
-    is_stopped: bool
-    """Whether the iteration is over."""
 
     def mark(self, message: Raw, /) -> None:
         """Note a message that is processed, unless its partition was lost."""
@@ -60,7 +59,7 @@ class PythonStep:
         self.current: Raw | None = None
         self.beside: Callable[[Raw], None] | None = None
         self.asked = self.users = 0
-        self.is_left = self.is_stopped = False
+        self.is_left = False
         self._processed: deque[Raw] = deque()
 
     def mark(self, message: Raw, /) -> None:

@@ -1,9 +1,12 @@
-"""Sends spilled messages: the spills that dead processes left first, then the spill of this one.
+"""Sends spilled messages: those that dead processes left, and those of this one.
+
+Until a broker has said which cluster this is, only those of this process are sent. Then the others
+come first.
 
 Rules:
 
 - Only the polling thread of the transport calls `resend`, and only the publishing thread calls
-  `identify`. Any thread may read `waiting` and `undecided`.
+  `is_decided`. Any thread may read `waiting`.
 - Nothing that a dead process left is sent before a broker has said which cluster this is. Messages
   for another cluster stay in the folder.
 - One batch is in flight at a time. The next one is read when every message of it is resolved, so
@@ -29,7 +32,7 @@ from headworks._audit_counting.outcomes import BROKER_ERROR, RESENT
 from headworks._audit_counting.schema_use import ids_of
 from headworks._audit_counting.window_counts import WindowCounts
 from headworks._kafka.clients import KafkaProducer
-from headworks._kafka.cluster_identity import ClusterIdentity
+from headworks._kafka.cluster_identity import ClusterIdentity, ClusterOfClient
 from headworks._kafka.partitioner import ANY, KeylessPartitioner
 from producer_sdk._outgoing_message import OutgoingMessage
 from producer_sdk._spill import Spill
@@ -52,14 +55,14 @@ class SpillResender:
     ) -> None:
         # The spill of this process; it is never removed from `_spills`.
         self._own = own
-        # Spills of dead processes for any cluster, until `identify`; `_decided` are of this one.
+        # Spills of dead processes for any cluster, until it is known; `_decided` are of this one.
         self._leftovers = leftovers
         # Spills of dead processes for this cluster, until `resend` moves them to `_spills`.
         self._decided: deque[Spill] = deque()
         # The spills to send, the oldest first.
         self._spills = deque([] if own is None else [own])
-        # Whether `identify` was not called yet.
-        self.undecided = own is not None
+        # Whether it is open which leftovers are of this cluster.
+        self._undecided = own is not None
         self._client = client
         self._partitioner = partitioner
         self._counters = counters
@@ -76,15 +79,25 @@ class SpillResender:
         held = *self._leftovers, *tuple(self._decided), *tuple(self._spills)
         return any(not spill.empty for spill in held)
 
-    def identify(self, cluster: ClusterIdentity) -> None:
+    def is_decided(self, client: ClusterOfClient) -> bool:
+        """Return whether the leftovers of this cluster are known; ask a broker if they are not."""
+        try:
+            if self._undecided and (cluster := client.known()) is not None:
+                self._decide(cluster)
+        except Exception:  # the counts are published, whatever happens to a file
+            _log.exception("releasing the messages for other clusters failed")
+        return not self._undecided
+
+    def _decide(self, cluster: ClusterIdentity) -> None:
         """Keep the leftovers of this cluster, and release the others; name it in the own spill."""
-        left = []
+        taken: list[Spill] = []
+        left: list[Spill] = []
         for spill in self._leftovers:
-            if cluster.takes(spill.cluster):
-                self._decided.append(spill)
-            else:
-                left.append(spill)
-        self._leftovers = ()
+            (taken if cluster.takes(spill.cluster) else left).append(spill)
+        self._decided.extend(taken)  # all at once, because `resend` empties it from its end
+        self._leftovers, self._undecided = (), False
+        if self._own is not None:
+            self._own.name_cluster(cluster)
         for spill in left:
             _log.warning(
                 "messages for %s wait in %s. They stay there, because this producer writes to %s."
@@ -92,9 +105,6 @@ class SpillResender:
                 *(spill.cluster, spill.folder, cluster),
             )
             spill.close()
-        if self._own is not None:
-            self._own.name_cluster(cluster)
-        self.undecided = False
 
     def resend(self) -> None:
         """Continue with the oldest spill: queue its batch, or read the next one."""
@@ -112,9 +122,9 @@ class SpillResender:
             return
         if self._decided:
             self._spills[0].acknowledge()  # its last batch
-        while self._decided:
-            self._spills.appendleft(self._decided[-1])  # first, or `waiting` would miss it
-            self._decided.pop()
+            while self._decided:
+                self._spills.appendleft(self._decided[-1])  # first, or `waiting` would miss it
+                self._decided.pop()
         spill = self._spills[0]
         if not spill.empty:
             spill.acknowledge()  # the last batch: a crash must not send it again

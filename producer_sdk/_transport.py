@@ -120,7 +120,8 @@ class Transport:
         if config.spill_bytes:
             limit = config.spill_bytes
             leftovers, self._spill = open_spills(config.state_dir, limit, cluster.assumed)
-        # Sends what was spilled. Only the polling thread uses it, and `stop` after that thread.
+        # Sends what was spilled. The polling thread uses it, and `stop` after that thread; the
+        # publishing thread calls `is_decided`.
         self._resender = SpillResender(
             self._spill, leftovers, self.client, self._partitioner, self.counters
         )
@@ -300,11 +301,13 @@ class Transport:
 
     def _publish(self) -> None:
         """Publish the counts every `audit_every` seconds, and the last ones before `_deadline`."""
-        while self._resender.undecided:
-            if (cluster := self._cluster.known()) is not None:
-                self._resender.identify(cluster)
-            elif self._resolved.wait(_CLUSTER_PAUSE_SECONDS):
+        due = time.monotonic() + self._audit_every
+        while not self._resender.is_decided(self._cluster):
+            if self._resolved.wait(_CLUSTER_PAUSE_SECONDS):
                 break
+            if time.monotonic() >= due:
+                self._report()
+                due = time.monotonic() + self._audit_every
         self._report(own=False)  # the counts that dead processes left
         while not self._resolved.wait(self._audit_every):
             self._report()

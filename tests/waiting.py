@@ -6,9 +6,10 @@ from the server that is to answer.
 
 from __future__ import annotations
 
+import sys
 import time
+import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TypeVar
 
 PATIENCE = 60.0
@@ -34,7 +35,10 @@ def within_some_time(check: Callable[[float], None], *seconds: float) -> None:
     It is for what a process may do only if it has a processor now and then, as keeping a session.
     """
     for shorter in seconds[:-1]:
-        with suppress(AssertionError):
+        try:
             check(shorter)
+        except AssertionError:
+            print(f"failed with {shorter} s:\n{traceback.format_exc()}", file=sys.stderr)
+        else:
             return
     check(seconds[-1])

@@ -174,6 +174,9 @@ class PartitionLog:
         Stages nothing and returns None if the run does not fit or is not what its producer sends
         next, or an earlier write failed. The caller then stages the batches one by one.
         """
+        continues = run.producer_id < 0 or self.producers.continues(run)
+        if self._failed_write is not None or not continues:
+            return None
         first = base = self._next_offset
         staged, noted, total = [], [], 0
         for start, stop, count, max_timestamp in run.batches:
@@ -184,12 +187,8 @@ class PartitionLog:
             base += count
             total += size
         active = self._segments[-1]
-        if (
-            self._failed_write is not None
-            or active.size + self._staged_bytes + total > self.config.segment_bytes
-            or base - 1 - active.base_offset > MAX_RELATIVE_OFFSET
-            or (run.producer_id >= 0 and not self.producers.continues(run))
-        ):
+        is_far = base - 1 - active.base_offset > MAX_RELATIVE_OFFSET
+        if is_far or active.size + self._staged_bytes + total > self.config.segment_bytes:
             return None
         if run.producer_id >= 0:
             self._undo.append((run.producer_id, self.producers.extend(run, first)))

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 _GREENLETS = ("gevent", "eventlet")
 _GREENLET_PAUSE_SECONDS = 0.02
 _METADATA_SECONDS = 1.0
-_GREENLET_METADATA_SECONDS = 0.05  # no greenlet runs meanwhile
+_GREENLET_METADATA_SECONDS = 0.05  # at first; no greenlet runs meanwhile ...
+_MOST_GREENLET_METADATA_SECONDS = 0.4  # ... and after many tries
 
 
 @contextmanager
@@ -61,7 +62,7 @@ class KafkaProducer(confluent_kafka.Producer):
         _of_this_process.add(self)
 
 
-def _threads_are_greenlets() -> bool:
+def threads_are_greenlets() -> bool:
     """Return whether gevent or eventlet has patched Python.
 
     All greenlets would stand still while librdkafka waits, so one of ours sleeps instead.
@@ -71,19 +72,23 @@ def _threads_are_greenlets() -> bool:
 
 def serve(producer: confluent_kafka.Producer, seconds: float) -> None:
     """Serve the delivery reports of a producer for up to `seconds`, in a thread of ours."""
-    if _threads_are_greenlets():
+    if threads_are_greenlets():
         producer.poll(0)
         time.sleep(min(seconds, _GREENLET_PAUSE_SECONDS))
     else:
         producer.poll(seconds)
 
 
-def metadata(producer: confluent_kafka.Producer, topic: str) -> ClusterMetadata:
-    """Ask a broker about the cluster and one topic, in a thread of ours.
+def metadata(producer: confluent_kafka.Producer, topic: str, tries: int) -> ClusterMetadata:
+    """Ask a broker about the cluster and one topic, in a thread of ours, after some other tries.
 
-    KafkaException if none answers within a second, or sooner where all greenlets would wait.
+    KafkaException if none answers within a second. Where all greenlets would wait, that is 0.05 s
+    at the first try, and twice as long at each further one, up to 0.4 s.
     """
-    seconds = _GREENLET_METADATA_SECONDS if _threads_are_greenlets() else _METADATA_SECONDS
+    seconds = _METADATA_SECONDS
+    if threads_are_greenlets():
+        longer = _GREENLET_METADATA_SECONDS * 2 ** min(tries, 10)
+        seconds = min(longer, _MOST_GREENLET_METADATA_SECONDS)
     found: ClusterMetadata = producer.list_topics(topic, timeout=seconds)
     return found
 
@@ -98,7 +103,7 @@ class KafkaConsumer(confluent_kafka.Consumer):
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[confluent_kafka.Message]:
         """Do what librdkafka's consumer does, but let other greenlets run meanwhile."""
-        if not timeout or not _threads_are_greenlets():
+        if not timeout or not threads_are_greenlets():
             return super().consume(num_messages, timeout)
         deadline = time.monotonic() + timeout if timeout > 0 else math.inf
         while not (found := super().consume(num_messages, 0)):

@@ -285,6 +285,8 @@ def await_counts(site: Site, wanted: dict[tuple[str, str], dict[str, int]]) -> N
                 counted = counts.setdefault((event["tier"].partition(":")[0], event["topic"]), {})
                 for name, number in event["counts"].items():
                     counted[name] = counted.get(name, 0) + number
+                    most = wanted.get((event["tier"].partition(":")[0], event["topic"]), {})
+                    assert counted[name] <= most.get(name, 0), counts
 
 
 @pytest.mark.parametrize("is_async", [False, True])
