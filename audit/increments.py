@@ -5,7 +5,8 @@ Rules:
 - Decoding is fast: logical types stay integers, because counts are summed and not shown.
 - Any other message is a CorruptError with the reason, and the caller adds its position.
 - A registry that refuses says nothing about the message, so it counts as unreachable: a wrong
-  password must not make counts unreadable for ever. Only "no such schema" (404) is an answer.
+  password must not make counts unreadable for ever. Only "no such schema" (40403) is an answer, and
+  403 if the registry shows the schema of audit events: else one message could stop the audit.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
 
+from headworks._audit_counting import AUDIT_TOPIC
 from headworks._wire import unframe
 from headworks.errors import CorruptError, HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
 
-_NO_SCHEMA_STATUS = 404
+_FORBIDDEN_STATUS = 403
+_NO_SCHEMA = 40403  # the registry's own code: a proxy's 404 says nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class IncrementDecoder:
         except UnreachableError:
             raise
         except RefusedError as error:
-            if error.status != _NO_SCHEMA_STATUS:
+            if error.code != _NO_SCHEMA and not self._is_of_others(error):
                 raise UnreachableError(
                     f"the schema of a message of the audit topic is not known: {error.message}",
                     fix=error.fix,
@@ -118,6 +121,16 @@ class IncrementDecoder:
             raise _no_event(error) from error
         except (HeadworksError, ValueError, KeyError, EOFError, TypeError, IndexError) as error:
             raise _no_event(error) from error
+
+    def _is_of_others(self, error: RefusedError) -> bool:
+        """Return whether these credentials read audit events, and only this schema is refused."""
+        if error.status != _FORBIDDEN_STATUS:
+            return False
+        try:
+            own = self._registry.latest(f"{AUDIT_TOPIC}-value")
+        except RefusedError:
+            return False
+        return own is not None or bool(self._schemas)
 
 
 def _no_event(error: Exception) -> CorruptError:

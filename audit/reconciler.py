@@ -139,12 +139,15 @@ class Reconciler:
     def catch_up(self) -> int:
         """Read to the current ends of the topic. Return the number of new increments."""
         self._refresh_ends()
-        goal, new = dict(self._ends), 0
+        topic, goal, new = self._topic_id, dict(self._ends), 0
         last_answer = time.monotonic()
-        while any(self._positions[p] < end for p, end in goal.items()):
+        while any(self._positions.get(p, end) < end for p, end in goal.items()):
             before = dict(self._positions)
             new += self._step(_CATCH_UP_POLL_SECONDS)
-            if self._positions != before:
+            if self._topic_id != topic:  # the topic was made again, and has other ends
+                topic, goal = self._topic_id, dict(self._ends)
+                last_answer = time.monotonic()
+            elif self._positions != before:
                 last_answer = time.monotonic()
             elif time.monotonic() - last_answer > _TIMEOUT_SECONDS:
                 raise UnreachableError(
@@ -211,7 +214,8 @@ class Reconciler:
         _log.warning("%s: skipped up to offset %d: %s", batch.place, following, batch.reason)
         wanted = self._positions | {batch.partition: following}
         hole = int(self._now() * 1000)
-        self._save_positions(self._positions, wanted, following - batch.offset, hole)
+        missed = following - batch.offset
+        self._save_positions(self._positions, wanted, missed, hole, self._topic_id)
 
     def _batch(self, messages: list[Message]) -> tuple[IncrementBatch, list[DamagedBatch]]:
         """Return the increments of messages, and the damaged batches that ended partitions."""
@@ -248,8 +252,8 @@ class Reconciler:
             at.get(p, 0) >= e for p, e in self._ends.items()
         )
         now = int(self._now() * 1000)
-        batch = IncrementBatch(dict(self._positions), end, increments, now, live, unreadable, hole)
-        return batch, list(damage.values())
+        batch = IncrementBatch(dict(at), end, increments, now, live, unreadable, hole)
+        return replace(batch, topic_id=self._topic_id), list(damage.values())
 
     def _check_error(self, error: Any) -> None:
         code = error.code()
@@ -302,15 +306,21 @@ class Reconciler:
 
     def _seek(self) -> None:
         """Continue from the store's positions, and record messages that the topic has lost."""
+        beyond = self._try_seek()
+        # From the first answer on: the question itself may have taken as long.
         patience = time.monotonic() + _TIMEOUT_SECONDS
-        while (beyond := self._try_seek()) is not None:
+        while beyond is not None:
             # A leader that was paused tells an old end until it knows its successor.
             if time.monotonic() > patience:
                 raise beyond
             time.sleep(_POLL_SECONDS)
+            beyond = self._try_seek()
 
     def _try_seek(self) -> CorruptError | None:
-        """Seek; return the error if the store has read beyond the end of the topic."""
+        """Seek; return the error if the store has read beyond the end of the topic.
+
+        A topic that was made again is read from its first message, if the broker tells its id.
+        """
         now_id, marks = self._ask_topic_id(), self._ask_ends()
         with self._store.read() as connection:
             stored, known_id = positions(connection), topic_id(connection)
@@ -336,7 +346,7 @@ class Reconciler:
             )
         if wanted != stored or now_id not in ("", known_id):
             hole = int(self._now() * 1000) if missed or made_again else 0
-            if not self._save_positions(stored, wanted, missed, hole, now_id):
+            if not self._save_positions(stored, wanted, missed, hole, known_id, now_id):
                 return self._try_seek()
         self._positions, self._topic_id = wanted, now_id or known_id
         self._cut = {
@@ -348,23 +358,32 @@ class Reconciler:
         return None
 
     def _save_positions(
-        self, stored: dict[int, int], wanted: dict[int, int], missed: int, hole: int, to: str = ""
+        self,
+        stored: dict[int, int],
+        wanted: dict[int, int],
+        missed: int,
+        hole: int,
+        topic: str,
+        new_topic: str = "",
     ) -> bool:
-        """Move the store's positions, in the topic with the id `to`.
+        """Move the store's positions in the topic with the id `topic`, or from it to `new_topic`.
 
         Return False, and change nothing, if another reconciler has moved them.
         """
         now = int(self._now() * 1000)
-        batch = IncrementBatch(stored, wanted, (), now, live=False, hole=hole, topic_id=to)
+        batch = IncrementBatch(
+            stored,
+            wanted,
+            (),
+            now,
+            live=False,
+            hole=hole,
+            missed=missed,
+            topic_id=topic,
+            new_topic_id=new_topic,
+        )
         try:
             apply(self._store, batch)
         except PositionsMovedError:
             return False
-        if missed:
-            with self._store.write() as connection:
-                c = tables.facts.c
-                known = connection.scalar(select(c.value).where(c.name == tables.MISSED))
-                connection.execute(tables.facts.delete().where(c.name == tables.MISSED))
-                total = str(int(known or 0) + missed)
-                connection.execute(insert(tables.facts).values(name=tables.MISSED, value=total))
         return True

@@ -4,6 +4,7 @@ Rules:
 
 - A batch is applied to the positions that it was read from, or not at all. If two reconcilers use
   one store, the second one gets a PositionsMovedError and continues from the new positions.
+- A batch of another topic than the store's is refused in the same way, also at equal offsets.
 - An increment is added once per id: ids are compared within the batch and with the store.
 - A heartbeat is no increment: it updates the row of its process, in any order and any number of
   times with the same result.
@@ -23,7 +24,7 @@ from headworks._audit.increments import Increment, id_bytes
 from headworks._audit.store import tables
 from headworks._audit.store.aggregate import PRODUCER_TIER, StoreChanges, aggregate
 from headworks._audit.store.database import AuditStore
-from headworks._audit.store.evidence import note_hole
+from headworks._audit.store.evidence import add_missed, forget_unreadable, note_hole
 from headworks._audit.store.schema_uses import add_schema_uses
 from headworks._audit.store.upsert import upsert
 from headworks._audit_counting import AUDIT_TOPIC
@@ -45,7 +46,8 @@ class IncrementBatch:
     """Increments, the positions before and after, and the time (`live`: read as written).
 
     `hole` is the time before which counts are missing, in ms since 1970, and 0 if none are.
-    `topic_id` is that of the topic whose offsets these are, and "" if it is the one of the store.
+    `missed` messages were lost before they were read. `topic_id` is that of the topic with the
+    offsets of `start`, and "" if it is not known. `new_topic_id`: `end` belongs to another topic.
     """
 
     start: Mapping[int, int]
@@ -55,7 +57,9 @@ class IncrementBatch:
     live: bool
     unreadable: Mapping[tuple[int, int], str] = field(default_factory=dict)
     hole: int = 0
+    missed: int = 0
     topic_id: str = ""
+    new_topic_id: str = ""
 
 
 def positions(connection: Connection) -> dict[int, int]:
@@ -73,8 +77,12 @@ def topic_id(connection: Connection) -> str:
 def apply(store: AuditStore, batch: IncrementBatch) -> int:
     """Add a batch. Return the number of new increments. Raises PositionsMovedError."""
     with store.write() as connection:
-        if positions(connection) != dict(batch.start):
+        known_id = topic_id(connection)
+        another = "" not in (known_id, batch.topic_id) and known_id != batch.topic_id
+        if another or positions(connection) != dict(batch.start):
             raise PositionsMovedError
+        if known_id and batch.new_topic_id not in ("", known_id):
+            forget_unreadable(connection)  # the offsets of the new topic begin anew
         counted = [one for one in batch.increments if one.topic != AUDIT_TOPIC]
         new = _without_known(connection, counted)
         _insert(connection, new, batch.read_at)
@@ -89,6 +97,7 @@ def apply(store: AuditStore, batch: IncrementBatch) -> int:
         update_completion(connection, {(topic, window) for _, window, topic in changes.windows})
         _write_unreadable(connection, batch.unreadable)
         note_hole(connection, batch.hole)
+        add_missed(connection, batch.missed)
         _save_positions(connection, batch)
     return len(new)
 
@@ -363,10 +372,10 @@ def _save_positions(connection: Connection, batch: IncrementBatch) -> None:
     rows = [{"partition": p, "next_offset": offset} for p, offset in batch.end.items()]
     if rows:
         connection.execute(insert(tables.positions), rows)
-    if batch.topic_id:
+    if batch.new_topic_id:
         facts = tables.facts
         connection.execute(delete(facts).where(facts.c.name == tables.TOPIC_ID))
-        connection.execute(insert(facts).values(name=tables.TOPIC_ID, value=batch.topic_id))
+        connection.execute(insert(facts).values(name=tables.TOPIC_ID, value=batch.new_topic_id))
 
 
 def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:

@@ -12,7 +12,7 @@ Rules:
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, func, insert, select
 
 from headworks._audit.store import tables
 from headworks._audit.store.database import AuditStore
@@ -23,10 +23,27 @@ def note_hole(connection: Connection, at: int) -> None:
     _raise_to(connection, tables.HOLE, at)
 
 
+def add_missed(connection: Connection, messages: int) -> None:
+    """Add to the number of messages that were lost before they were read."""
+    if not messages:
+        return
+    facts = tables.facts
+    before = _number(connection, tables.MISSED)
+    connection.execute(delete(facts).where(facts.c.name == tables.MISSED))
+    connection.execute(insert(facts).values(name=tables.MISSED, value=str(before + messages)))
+
+
+def forget_unreadable(connection: Connection) -> None:
+    """Count the unreadable messages of a topic that is gone as missed: their places come again."""
+    found = connection.scalar(select(func.count()).select_from(tables.unreadable))
+    connection.execute(delete(tables.unreadable))
+    add_missed(connection, found or 0)
+
+
 def last_hole(store: AuditStore) -> int:
     """Return the time after which no counts are missing, in ms since 1970; 0: there is no hole."""
     with store.read() as connection:
-        return _time(connection, tables.HOLE)
+        return _number(connection, tables.HOLE)
 
 
 def save_read_until(store: AuditStore, at: int) -> None:
@@ -38,16 +55,16 @@ def save_read_until(store: AuditStore, at: int) -> None:
 def read_until(store: AuditStore) -> int:
     """Return the time up to which a reconciler that keeps the store has read, in ms; 0: none."""
     with store.read() as connection:
-        return _time(connection, tables.READ_UNTIL)
+        return _number(connection, tables.READ_UNTIL)
 
 
-def _time(connection: Connection, name: str) -> int:
+def _number(connection: Connection, name: str) -> int:
     facts = tables.facts
     return int(connection.scalar(select(facts.c.value).where(facts.c.name == name)) or 0)
 
 
 def _raise_to(connection: Connection, name: str, at: int) -> None:
-    if at <= _time(connection, name):
+    if at <= _number(connection, name):
         return
     facts = tables.facts
     connection.execute(delete(facts).where(facts.c.name == name))

@@ -7,21 +7,51 @@ from unittest.mock import patch
 import pytest
 
 from headworks._audit.increments import IncrementDecoder
+from headworks._audit_counting import AUDIT_TOPIC
 from headworks._wire import prefix
 from headworks.errors import CorruptError, RefusedError, UnreachableError
-from headworks.registry_client import RegistryClient
+from headworks.registry_client import RegistryClient, SubjectVersion
 
 pytestmark = pytest.mark.unit
 
+OWN = SubjectVersion(f"{AUDIT_TOPIC}-value", 1, 1, "{}")
+FORBIDDEN = RefusedError("no", status=403, code=403)
 
-@pytest.mark.parametrize(("status", "ends"), [(401, UnreachableError), (404, CorruptError)])
-def test_only_a_missing_schema_makes_a_message_unreadable(
-    status: int, ends: type[Exception]
-) -> None:
-    refused = RefusedError("no", status=status, fix="set registry_password")
+
+def decode_refused(refused: RefusedError, own: SubjectVersion | RefusedError | None) -> None:
+    """Decode a message with the id of a schema that is refused; `own`: that of audit events."""
     decode = IncrementDecoder(RegistryClient("http://127.0.0.1:1"))
     with (
         patch.object(RegistryClient, "schema_text", side_effect=refused),
-        pytest.raises(ends, match="no"),
+        patch.object(RegistryClient, "latest", side_effect=[own]),
     ):
         decode(prefix(7) + b"x")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "ends"),
+    [
+        (401, 401, UnreachableError),
+        (404, 404, UnreachableError),  # a proxy's
+        (404, 40403, CorruptError),
+    ],
+)
+def test_only_a_missing_schema_makes_a_message_unreadable(
+    status: int, code: int, ends: type[Exception]
+) -> None:
+    refused = RefusedError("no", status=status, code=code, fix="set registry_password")
+    with pytest.raises(ends, match="no"):
+        decode_refused(refused, OWN)
+
+
+def test_a_schema_that_only_others_may_read_does_not_stop_the_audit() -> None:
+    with pytest.raises(CorruptError, match="not an audit event"):
+        decode_refused(FORBIDDEN, OWN)
+
+
+@pytest.mark.parametrize("own", [FORBIDDEN, None])
+def test_a_user_who_may_not_read_audit_events_makes_none_unreadable(
+    own: RefusedError | None,
+) -> None:
+    with pytest.raises(UnreachableError, match="is not known"):
+        decode_refused(FORBIDDEN, own)

@@ -19,6 +19,7 @@ from sqlalchemy import Engine, event, select
 from headworks._audit import queries
 from headworks._audit.balance import total
 from headworks._audit.increments import CountedRange, Increment
+from headworks._audit.results import Holes
 from headworks._audit.store import AuditStore, tables
 from headworks._audit.store.apply import IncrementBatch, PositionsMovedError, apply, positions
 from headworks._audit.store.cuts import take_cut
@@ -175,6 +176,20 @@ def test_any_order_redelivery_restart_and_rival_give_the_brute_force_answer(
                             c.window_start: c.complete_at for c in line.cells if c is not None
                         } == {w: v[2] for (t, w), v in answer.items() if t == name}
         store.close()
+
+
+def test_a_batch_of_a_topic_that_is_gone_is_refused(store: AuditStore) -> None:
+    found = IncrementBatch({}, {0: 5}, (), 0, False, {(0, 4): "no"}, new_topic_id="old")
+    apply(store, found)
+    slow = IncrementBatch({0: 5}, {0: 8}, (), 0, live=False, topic_id="old")
+    begin = IncrementBatch({0: 5}, {0: 0}, (), 0, False, missed=2, topic_id="old")
+    apply(store, replace(begin, new_topic_id="new"))
+    again = IncrementBatch({0: 0}, {0: 5}, (), 0, False, {(0, 4): "no"}, topic_id="new")
+    apply(store, again)
+    with pytest.raises(PositionsMovedError):
+        apply(store, slow)
+    assert queries.holes(store) == Holes(unreadable=1, missed=3)
+    apply(store, replace(slow, topic_id=""))  # a broker that tells no ids
 
 
 class DeathError(Exception):
