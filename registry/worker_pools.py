@@ -9,6 +9,7 @@ Rules:
 - A request waits for a thread in a queue and occupies none. A full queue refuses it with a 503 and
   a `Retry-After`, before anything is decided.
 - Work that turns out to be of another kind is handed over to that kind's threads.
+- Work whose request was cancelled is skipped. A pool that closes ends the requests that wait.
 - Changes are made by one thread. Those that wait share a transaction of the store, and none is
   acknowledged before it is flushed.
 """
@@ -28,7 +29,6 @@ from typing import Final
 from fastapi import Response
 
 from headworks._registry.model import refusals
-from headworks._registry.model.refusals import ServiceError
 
 LOOKUPS: Final = "lookups"  # of a schema in a subject, also before a registration
 CHECKS: Final = "checks"  # of compatibility, and dry runs
@@ -70,6 +70,7 @@ class WorkerPool:
         self._unfinished = 0  # jobs that wait or run
         self._threads: list[Thread] = []
         self._most_threads = threads
+        self._closing = False
 
     @property
     def waiting(self) -> int:
@@ -88,7 +89,9 @@ class WorkerPool:
         return HandedOver(self, work)
 
     def close(self) -> None:
-        """Let the threads end; those that are busy have a second."""
+        """Refuse what waits, and let the threads end; those that are busy have a second."""
+        with self._lock:
+            self._closing = True
         for _ in self._threads:
             self._jobs.put(None)
         for one in self._threads:
@@ -96,22 +99,22 @@ class WorkerPool:
 
     def _put(self, job: _Job) -> None:
         with self._lock:
-            if self._unfinished >= self._most:
+            if self._closing or self._unfinished >= self._most:
                 self.refused += 1
                 raise refusals.too_busy(self.name, self._unfinished)
-            self._unfinished += 1
-            if self._unfinished > len(self._threads) < self._most_threads:
+            if self._unfinished >= len(self._threads) < self._most_threads:
                 name = f"registry-{self.name}-{len(self._threads)}"
                 # A thread that hangs must not keep the process.
                 thread = Thread(target=self._run_jobs, name=name, daemon=True)
+                thread.start()  # it fails if the process may have no more of them
                 self._threads.append(thread)
-                thread.start()
+            self._unfinished += 1
         self._jobs.put(job)
 
     def _run_jobs(self) -> None:
         while (job := self._jobs.get()) is not None:
             if self._together is None:
-                results = [(job, _result(job))]
+                results = [(job, self._result(job))]
             else:
                 results = self._run_together(self._together, job)
             with self._lock:
@@ -131,7 +134,7 @@ class WorkerPool:
             with together():
                 while jobs:
                     job = jobs.pop()
-                    results.append((job, _result(job)))
+                    results.append((job, self._result(job)))
                     if len(results) < _MAX_TOGETHER and time.monotonic() < until:
                         jobs = self._waiting_job()
         except BaseException as error:
@@ -156,15 +159,16 @@ class WorkerPool:
         """Run the rest of another pool's job."""
         try:
             self._put(_Job(work, job.loop, job.response))
-        except ServiceError as busy:
-            job.end(busy)
+        except Exception as error:  # the request waits for an end in any case
+            job.end(error)
 
-
-def _result(job: _Job) -> _Result:
-    try:
-        return job.work()
-    except BaseException as error:
-        return error
+    def _result(self, job: _Job) -> _Result:
+        if self._closing or job.response.cancelled():
+            return refusals.too_busy(self.name, self._unfinished)
+        try:
+            return job.work()
+        except BaseException as error:
+            return error
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,17 @@
-"""The settings and the latest version of subjects, remembered for as long as they are current.
+"""Remembers the settings and the latest version of subjects for as long as they are current.
 
 Rules:
 
 - Every change of the store raises its revision. A subject that was read at a revision is current
   while the store has that revision, which one short query tells.
 - Nothing is decided from memory in a transaction that writes.
-- The last MAX_SUBJECTS subjects are remembered, and no text longer than MAX_CHARACTERS.
+- The last MAX_SUBJECTS subjects are remembered, and none of more than MAX_CHARACTERS: its text,
+  references, metadata, and rules together with its settings.
 """
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from dataclasses import dataclass
 from threading import Lock
@@ -53,7 +55,7 @@ class CurrentSubjects:
         resolved = resolve(connection, name)
         latest = schemas.latest_version(connection, resolved.subject)
         found = CurrentSubject(resolved, latest)
-        if latest is not None and len(latest.schema.definition.text) <= MAX_CHARACTERS:
+        if latest is not None and _characters(resolved, latest) <= MAX_CHARACTERS:
             self._remember(name, revision, found)
         return found
 
@@ -63,3 +65,11 @@ class CurrentSubjects:
             self._known.move_to_end(name)
             if len(self._known) > MAX_SUBJECTS:
                 self._known.popitem(last=False)
+
+
+def _characters(resolved: ResolvedSubject, latest: StoredVersion) -> int:
+    definition = latest.schema.definition
+    found = len(definition.text) + len(json.dumps(resolved.config.content))
+    for part in (definition.metadata, definition.rule_set):
+        found += len(json.dumps(part)) if part else 0
+    return found + sum(len(one.name) + len(one.subject) for one in definition.references)

@@ -3,6 +3,7 @@
 Rules:
 
 - A stored schema never changes. The last 4,096 parsed ones are cached by (context, id).
+- A schema that is not committed is not cached: if its transaction fails, another one gets its id.
 - The versions of a subject are alike. A field that is unchanged in many versions is parsed once and
   stored once. New text shares such fields too, and identical fields need no comparison.
 - New text is parsed strictly. Stored text is parsed leniently, so that schemas that an older rule
@@ -55,6 +56,7 @@ class SchemaCache:
         self._schemas: OrderedDict[tuple[str, int], Schema] = OrderedDict()  # by context and id
         self._fields: SharedFields = {}  # parsed fields that schemas share
         self._new: OrderedDict[_Spelling, ParsedSchema] = OrderedDict()  # without references
+        self._uncommitted: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._lock = Lock()  # guards all of them against other threads
 
     def parse_new(
@@ -96,6 +98,18 @@ class SchemaCache:
         with self._lock:
             return self._new.get((text, normalize, strict))
 
+    def begin_adding(self, stored: StoredSchema) -> None:
+        """Do not cache a schema from before it is added until `end_adding`."""
+        with self._lock:
+            self._uncommitted[stored.context, stored.id] = None
+            if len(self._uncommitted) > _MAX_CACHED_SCHEMAS:  # far more than a transaction adds
+                self._uncommitted.popitem(last=False)
+
+    def end_adding(self) -> None:
+        """All schemas that were added are committed, or their transactions have failed."""
+        with self._lock:
+            self._uncommitted.clear()
+
     def load(self, connection: Connection, stored: StoredSchema) -> Schema:
         """Return the nodes of a stored schema."""
         key = (stored.context, stored.id)
@@ -108,7 +122,8 @@ class SchemaCache:
         names = self._names(connection, stored.context, definition.references)
         schema = parse(definition.text, references=names, strict=False, shared=self._fields)
         with self._lock:
-            self._schemas[key] = schema
+            if key not in self._uncommitted:  # nor does a committed schema refer to one of those
+                self._schemas[key] = schema
             if len(self._fields) > _MAX_SHARED_FIELDS:
                 self._fields.clear()
             if len(self._schemas) > _MAX_CACHED_SCHEMAS:

@@ -83,6 +83,7 @@ class Registrar:
         self._cache = cache  # parsed schemas, shared with the reader
         self._candidates = CandidateBuilder(cache, limits)
         self._current = CurrentSubjects(store)
+        store.on_change(cache.end_adding)
 
     def register(
         self,
@@ -273,6 +274,7 @@ class Registrar:
             given = plan.id or _next_id(subject.context, plan.last_id)
             stored = StoredSchema(subject.context, given, plan.definition, now)
             is_new = True
+            self._cache.begin_adding(stored)
         if plan.replaced is not None:
             schema_writes.drop_versions(connection, subject, [plan.number])
         entry = AuditEntry("register", str(subject), plan.number, stored.id)

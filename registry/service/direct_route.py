@@ -10,6 +10,7 @@ Rules:
 - If a route has a parameter that `_READERS` does not know, FastAPI serves it. It also serves every
   path and method that no direct route has, and so refuses them.
 - The function runs in a thread of the pool that `runs_in` names, or else in one of the framework's.
+  An application whose `runs_in` marks a route that is not direct does not start: TypeError.
 - Errors are answered by the application's own handlers.
 """
 
@@ -41,8 +42,16 @@ async def _subject(request: Request, _parameter: inspect.Parameter) -> str:
     return await parameters.subject_name(request, request.path_params["subject"])
 
 
+async def _context(request: Request, _parameter: inspect.Parameter) -> str:
+    return parameters.decoded(request.path_params["context"])
+
+
 async def _version(request: Request, _parameter: inspect.Parameter) -> int | str:
     return parameters.read_version_name(request.path_params["version"])
+
+
+async def _version_of_difference(request: Request, parameter: inspect.Parameter) -> int | str:
+    return parameters.read_version_name(request.path_params[parameter.name])
 
 
 async def _response_format(request: Request, _parameter: inspect.Parameter) -> object:
@@ -71,7 +80,10 @@ async def _permissions(request: Request, _parameter: inspect.Parameter) -> objec
 _READERS: Mapping[object, _Reader] = {
     parameters.Flag: _flag,
     parameters.SubjectName: _subject,
+    parameters.Context: _context,
     parameters.VersionName: _version,
+    parameters.OldVersion: _version_of_difference,
+    parameters.NewVersion: _version_of_difference,
     parameters.ResponseFormatOf: _response_format,
     parameters.Author: _who,
     bodies.Body: _body,
@@ -111,10 +123,6 @@ class DirectRoutes:
                 for method in route.methods or ():
                     self._by_method.setdefault(method, []).append((route, handler))
 
-    def names(self) -> set[str]:
-        """Return the names of the functions of the direct routes."""
-        return {route.name for served in self._by_method.values() for route, _ in served}
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; pass other events through."""
         if scope["type"] == "http":
@@ -148,7 +156,13 @@ def _handler(route: APIRoute, pools: Mapping[str, WorkerPool]) -> _Handler | Non
     """Return the function from a request to its response; None if FastAPI serves the route."""
     function = route.endpoint
     declared = inspect.signature(function, eval_str=True).parameters.values()
-    if any(one.annotation not in _READERS for one in declared):
+    unknown = [one.name for one in declared if one.annotation not in _READERS]
+    if unknown:
+        if hasattr(function, _POOL):
+            raise TypeError(
+                f"{route.path}: runs_in has no effect, since nothing here reads {unknown}; "
+                "add readers to _READERS"
+            )
         return None
     readers = [(one.name, _READERS[one.annotation], one) for one in declared]
     pool = pools.get(getattr(function, _POOL, ""))

@@ -78,6 +78,14 @@ async def _version_name(version: Annotated[str, Path()]) -> int | str:
     return read_version_name(version)
 
 
+async def _old_version(old: Annotated[str, Path()]) -> int | str:
+    return read_version_name(old)
+
+
+async def _new_version(new: Annotated[str, Path()]) -> int | str:
+    return read_version_name(new)
+
+
 async def _schema_id(schema_id: Annotated[str, Path()]) -> int:
     digits = schema_id.removeprefix("-")
     if digits.isascii() and digits.isdigit() and len(digits) <= 10:
@@ -103,6 +111,8 @@ Prefix = Annotated[str, AfterValidator(_without_nul), Query(alias="subjectPrefix
 SubjectName = Annotated[str, Depends(subject_name)]
 SubjectHint = Annotated[str, Depends(_subject_hint)]
 VersionName = Annotated[int | str, Depends(_version_name)]
+OldVersion = Annotated[int | str, Depends(_old_version)]
+NewVersion = Annotated[int | str, Depends(_new_version)]
 SchemaId = Annotated[int, Depends(_schema_id)]
 Context = Annotated[str, Depends(_context)]
 Author = Annotated[str, Depends(author)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Annotated
 from urllib.parse import unquote
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from headworks._registry.model import refusals
 from headworks._registry.operations.response_bodies import Entity
@@ -23,6 +23,8 @@ from headworks._registry.service.guard import RequestPermissionsOf
 from headworks._registry.service.parameters import (
     Author,
     Flag,
+    NewVersion,
+    OldVersion,
     Page,
     Prefix,
     ResponseFormatOf,
@@ -31,7 +33,6 @@ from headworks._registry.service.parameters import (
     VersionName,
     answer,
     page_of,
-    read_version_name,
 )
 from headworks._registry.worker_pools import CHANGES, CHECKS, LOOKUPS, HandedOver
 
@@ -200,15 +201,12 @@ def read_referrers(
 
 
 @router.get("/subjects/{subject}/diff/{old}/{new}")
+@runs_in(CHECKS)
 def read_difference(
-    dependencies: DependenciesOf,
-    subject: SubjectName,
-    old: Annotated[str, Path()],
-    new: Annotated[str, Path()],
+    dependencies: DependenciesOf, subject: SubjectName, old: OldVersion, new: NewVersion
 ) -> Response:
     """The differences between two versions, field by field (soft-deleted ones included)."""
-    versions = read_version_name(old), read_version_name(new)
-    return answer(dependencies.reader.difference(subject, *versions))
+    return answer(dependencies.reader.difference(subject, old, new))
 
 
 @router.get("/subjects/{subject}/metadata")

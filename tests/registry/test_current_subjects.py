@@ -95,6 +95,12 @@ def test_the_memory_is_bounded(
         asked.register(name, FIRST, who="t")
         asked.find_registered(name, FIRST)
     asked.register("long", ProposedSchema(text_of(record("a:int", doc="d" * 300))), who="t")
-    for _ in range(2):
-        asked.check("long", WIDER, None)
+    metadata = {"properties": {"owner": "o" * 300}}
+    asked.register("annotated", ProposedSchema(FIRST.text, metadata=metadata), who="t")
+    asked.register("configured", FIRST, who="t")
+    config = {"compatibility": "NONE", "defaultMetadata": metadata}
+    SubjectSettings(stores[0]).change_config("configured", config, who="t")
+    for name in ("long", "annotated", "configured"):
+        for _ in range(2):
+            asked.check(name, WIDER, None)
     assert [one.name for one in asked._current._known] == ["b", "c"]

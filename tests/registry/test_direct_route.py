@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 
 from headworks._registry.operations.reader import RegistryReader
 from headworks._registry.operations.registrar import Registrar
 from headworks._registry.service import compatibility, direct_route, subjects
 from headworks._registry.service.app import create_app
+from headworks._registry.service.parameters import Page
 from headworks._registry.store import RegistryStore
-from headworks._registry.worker_pools import WorkerPool
+from headworks._registry.worker_pools import CHANGES, WorkerPool
 from tests.registry.in_process import ask
 from tests.registry.rest import record
 
@@ -55,6 +57,9 @@ REQUESTS: list[tuple[str, str, object]] = [
     ("GET", "/subjects/s/versions/1/", None),
     ("GET", "/subjects/s/versions/zero", None),
     ("GET", "/subjects/s/diff/1/2", None),
+    ("GET", "/subjects/s/diff/zero/nine", None),
+    ("DELETE", "/contexts/.nothing", None),
+    ("DELETE", "/contexts/a%ffb", None),
     ("PATCH", "/subjects/s", None),
     ("PUT", "/subjects/s/versions", {"schema": FIRST}),
     ("GET", "/compatibility/subjects/s/versions", None),
@@ -93,6 +98,7 @@ def test_the_answers_are_those_of_the_framework(
         (tmp_path / name).mkdir()
     ours = answers(tmp_path / "ours")
     monkeypatch.setattr(direct_route, "_READERS", {})
+    monkeypatch.setattr(direct_route, "_POOL", "no_pool")
     monkeypatch.setattr(WorkerPool, "hand_over", lambda _pool, work: work())
     assert ours == answers(tmp_path / "theirs")
     assert {status for status, _ in ours} == {200, 204, 400, 404, 405, 409, 422}
@@ -120,9 +126,21 @@ def test_an_error_of_ours_is_an_answer_and_is_raised(
 
 def test_the_busiest_routes_are_direct_and_others_are_the_frameworks() -> None:
     def direct(router: APIRouter) -> set[str]:
-        return direct_route.DirectRoutes(FastAPI(), router.routes, {}).names()
+        routes = [one for one in router.routes if isinstance(one, APIRoute)]
+        return {one.name for one in routes if direct_route._handler(one, {}) is not None}
 
     assert direct(compatibility.router) == {"check_all", "check_one"}
     found = direct(subjects.router)
     assert {"register", "look_up", "read_version", "change_tags"} <= found
     assert "list_subjects" not in found, "FastAPI reads the page"
+
+
+def test_a_pool_for_a_route_of_the_framework_is_an_error() -> None:
+    router = APIRouter()
+
+    @router.get("/slow")
+    @direct_route.runs_in(CHANGES)
+    def slow(page: Page) -> None: ...
+
+    with pytest.raises(TypeError, match=r"/slow: runs_in has no effect.*page"):
+        direct_route.DirectRoutes(FastAPI(), router.routes, {})

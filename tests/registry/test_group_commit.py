@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -13,6 +14,11 @@ from headworks._registry.model.schema_limits import SchemaLimits
 from headworks._registry.operations.parsed_schemas import SchemaCache
 from headworks._registry.operations.reader import RegistryReader, VersionFilter
 from headworks._registry.operations.registrar import ProposedSchema, Registrar
+from headworks._registry.operations.response_bodies import (
+    DEFAULT_FORMAT,
+    ResponseFormat,
+    version_entity,
+)
 from headworks._registry.store import RegistryStore
 from headworks._server.database import write_group
 from headworks._server.database.write_group import WriteGroup
@@ -200,3 +206,53 @@ def test_none_of_them_is_kept_if_the_commit_fails(
             registering(store, "a", text_of(record("x:int")))()
     registering(store, "b", text_of(record("x:int")))()
     assert RegistryReader(store, SchemaCache()).subjects(":*:", VersionFilter()) == ["b"]
+
+
+@pytest.mark.parametrize("second", [None, text_of(record("x:int", "y:int=0"))])
+def test_a_schema_that_was_not_committed_is_forgotten(
+    store: RegistryStore, monkeypatch: pytest.MonkeyPatch, second: str | None
+) -> None:
+    """Another one gets its id; the first was parsed for its tags, or for a second version."""
+
+    def full(group: WriteGroup) -> None:
+        group.abandon()
+        raise OperationalError("COMMIT", {}, OSError("disk full"))
+
+    def fails() -> None:
+        with store.together():
+            form = DEFAULT_FORMAT if second else ResponseFormat(tags=("*",))
+            registrar.register("a", first, who="me", response_format=form)
+            if second:
+                registrar.register("a", ProposedSchema(second), who="me")
+
+    first, other = (ProposedSchema(text_of(record(one))) for one in ("x:int", "x:string"))
+    registrar = Registrar(store, SchemaCache(), SchemaLimits())
+    with monkeypatch.context() as patched:
+        patched.setattr(WriteGroup, "commit", full)
+        with pytest.raises(OperationalError, match="disk full"):
+            fails()
+    assert registrar.register("b", other, who="me")["id"] == 1
+    assert not registrar.check("b", first, None).is_compatible
+    assert registrar.check("b", other, None).is_compatible
+
+
+def test_a_schema_of_a_member_that_failed_is_forgotten(
+    store: RegistryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was taken back to its savepoint, and the next member's schema gets its id."""
+    registrar = Registrar(store, SchemaCache(), SchemaLimits())
+    first, other = (ProposedSchema(text_of(record(one))) for one in ("x:int", "x:string"))
+
+    def interrupted(*given: Any) -> Any:
+        version_entity(*given)
+        raise ValueError("interrupted")
+
+    with store.together():
+        registrar.register("s", ProposedSchema(text_of(record("z:int"))), who="me")
+        with monkeypatch.context() as patched:
+            patched.setattr(f"{Registrar.__module__}.version_entity", interrupted)
+            with pytest.raises(ValueError, match="interrupted"):
+                registrar.add("a", first, who="me", response_format=ResponseFormat(tags=("*",)))
+        assert registrar.register("b", other, who="me")["id"] == 2
+    assert not registrar.check("b", first, None).is_compatible
+    assert registrar.check("b", other, None).is_compatible

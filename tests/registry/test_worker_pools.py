@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import Response
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.types import ASGIApp
 
-from headworks._registry.operations import registrar
+from headworks._registry.model.refusals import ServiceError
+from headworks._registry.operations import reader, registrar
 from headworks._registry.operations.compatibility_check import check_compatibility
 from headworks._registry.service.app import create_app
 from headworks._registry.store import RegistryStore
-from headworks._registry.worker_pools import MAX_WAITING
+from headworks._registry.worker_pools import MAX_WAITING, HandedOver, WorkerPool
+from headworks.schema._difference import differences
 from tests.registry.in_process import ask
 from tests.registry.rest import record, text_of
 from tests.waiting import PATIENCE
@@ -27,6 +30,7 @@ pytestmark = pytest.mark.unit
 KNOWN = {"schema": text_of(record("a:int=0"))}
 HANGING = 60
 CHECK, REGISTER = "/compatibility/subjects/s/versions", "/subjects/s/versions"
+DIFFERENCE = "/subjects/s/diff/1/latest"
 Asked = Callable[..., Awaitable[tuple[int, Any]]]
 
 
@@ -45,15 +49,20 @@ async def slow(app: ASGIApp, target: str, requests: int) -> AsyncIterator[list[A
     """Inside the block, so many comparisons hang, or wait for those that do."""
     ends, begun = threading.Event(), []
 
-    def hang(*given: Any) -> Any:
-        begun.append(given)
-        assert ends.wait(2 * PATIENCE)
-        return check_compatibility(*given)
+    def hanging(work: Callable[..., Any]) -> Callable[..., Any]:
+        def hang(*given: Any) -> Any:
+            begun.append(given)
+            assert ends.wait(2 * PATIENCE)
+            return work(*given)
 
+        return hang
+
+    method = "GET" if target == DIFFERENCE else "POST"
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(registrar, "check_compatibility", hang)
+        patched.setattr(registrar, "check_compatibility", hanging(check_compatibility))
+        patched.setattr(reader, "differences", hanging(differences))
         tasks = [
-            asyncio.create_task(ask(app, "POST", target, new(number))) for number in range(requests)
+            asyncio.create_task(ask(app, method, target, new(number))) for number in range(requests)
         ]
         try:
             await until(lambda: begun)
@@ -89,7 +98,7 @@ async def metric(app: ASGIApp, name: str, work: str) -> float:
     )
 
 
-@pytest.mark.parametrize("target", [CHECK, f"{REGISTER}?dry_run=true", REGISTER])
+@pytest.mark.parametrize("target", [CHECK, f"{REGISTER}?dry_run=true", REGISTER, DIFFERENCE])
 def test_hanging_comparisons_keep_nothing_else_waiting(tmp_path: Path, target: str) -> None:
     async def test(app: ASGIApp) -> None:
         async with slow(app, target, HANGING) as tasks:
@@ -129,3 +138,80 @@ def test_too_many_of_them_are_refused_and_counted(tmp_path: Path) -> None:
         assert (await ask(app, "POST", CHECK, KNOWN))[0] == 200
 
     run(tmp_path, test)
+
+
+@pytest.mark.parametrize("handed_over", [False, True])
+def test_a_thread_that_cannot_start_costs_one_request(
+    monkeypatch: pytest.MonkeyPatch, handed_over: bool
+) -> None:
+    first, pool = WorkerPool("first", 1), WorkerPool("changes", 1)
+    start = threading.Thread.start
+    refused: list[str] = []
+
+    def start_unless_new(thread: threading.Thread) -> None:
+        if thread.name == "registry-changes-0" and not refused:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def work() -> Response | HandedOver:
+        return pool.hand_over(Response) if handed_over else Response()
+
+    async def test() -> None:
+        asked = first if handed_over else pool
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                await asked.run(work)
+            for _ in range(3):
+                assert (await asked.run(work)).status_code == 200
+        await until(lambda: not pool._unfinished)
+
+    monkeypatch.setattr(threading.Thread, "start", start_unless_new)
+    asyncio.run(test())
+    for one in (first, pool):
+        one.close()
+
+
+def test_a_pool_skips_cancelled_work_and_refuses_what_waits_at_its_end() -> None:
+    async def test() -> None:
+        pool, begun, ends = WorkerPool("changes", 1), threading.Event(), threading.Event()
+        done: list[str] = []
+
+        def hang() -> Response:
+            begun.set()
+            assert ends.wait(2 * PATIENCE)
+            return Response()
+
+        def named(name: str) -> Callable[[], Response]:
+            return lambda: done.append(name) or Response()  # type: ignore[func-returns-value]
+
+        async with asyncio.timeout(2 * PATIENCE):
+            hanging = asyncio.create_task(pool.run(hang))
+            await until(begun.is_set)
+            cancelled = asyncio.create_task(pool.run(named("cancelled")))
+            await until(lambda: pool.waiting == 1)
+            cancelled.cancel()
+            waiting = asyncio.create_task(pool.run(named("served")))
+            await until(lambda: pool.waiting == 2)
+            ends.set()
+            assert (await hanging).status_code == (await waiting).status_code == 200
+            assert done == ["served"]
+
+            begun.clear()
+            ends.clear()
+            hanging = asyncio.create_task(pool.run(hang))
+            await until(begun.is_set)
+            waiting = asyncio.create_task(pool.run(named("too late")))
+            await until(lambda: pool.waiting == 1)
+            closing = asyncio.create_task(asyncio.to_thread(pool.close))
+            await until(lambda: pool._closing)
+            ends.set()
+            await closing
+            assert (await hanging).status_code == 200
+            with pytest.raises(ServiceError, match="busy"):
+                await waiting
+            with pytest.raises(ServiceError, match="busy"):
+                await pool.run(named("closed"))
+        assert done == ["served"]
+
+    asyncio.run(test())

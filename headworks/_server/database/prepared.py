@@ -46,12 +46,12 @@ def sent_together(connection: Connection) -> Iterator[None]:
     They return no rows. The error of one is raised at the end of the block.
     """
     driver: Any = connection.connection.driver_connection
-    pipeline = getattr(driver, "pipeline", None)  # psycopg's
-    if pipeline is None:
+    pipeline = getattr(connection.dialect.loaded_dbapi, "Pipeline", None)  # psycopg's
+    if pipeline is None or not pipeline.is_supported():  # libpq has it from version 14 on
         yield
         return
     try:
-        with pipeline():
+        with driver.pipeline():
             yield
     except connection.dialect.loaded_dbapi.Error as error:
         raise _as_sqlalchemy(connection, error, "the statements sent together", ()) from error
