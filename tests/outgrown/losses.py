@@ -108,7 +108,7 @@ class Campaign:
         loss.mend()
         mended = time.time()
         self._await(f"health after {loss.name}", self._whole)
-        # What is still felt belongs to this loss, and not to the next one.
+        # A wait that goes on belongs to this loss, and not to the next one.
         self._await(f"events after {loss.name}", lambda: self._goes_on(mended))
         writes = [
             float(wait) for *_, at, wait in self._lines(*self._writers) if _end(at, wait) > began
