@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from hadoop_loader._storage.filesystem import (
     parquet_source,
     sync_file,
 )
+from hadoop_loader._storage.parquet_encodings import column_encodings
 from hadoop_loader._storage.staging import StagedFile, Stager
 from hadoop_loader._tables.arrow_types import arrow_schema
 from hadoop_loader._tables.columns import WRITTEN_COLUMN, StructField
@@ -43,6 +45,8 @@ from headworks.errors import CorruptError
 # Files of at least this size are not merged.
 SMALL_FILE_BYTES = 64 * 2**20
 _BATCH_ROWS = 100_000
+_GROUP_ROWS = 100_000  # a row group is written when it has so many rows, or bytes in memory
+_GROUP_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,20 +260,45 @@ def _write(batches: Iterable[pa.RecordBatch], job: RewriteTask, path: AnyPath) -
     """Write rows in the columns that the table's files have now, and return their number."""
     latest = LatestRows(job.history) if job.history is not None else None
     schema = latest.schema if latest else arrow_schema(job.columns, {})
+    changed = (
+        each
+        for batch in batches
+        if batch.num_rows
+        for each in (latest.batches(batch) if latest else [conform(batch, job.columns, schema)])
+    )
+    groups = _row_groups(changed, schema)
+    first = next(groups, schema.empty_table())
+    dictionaries: Any = column_encodings(first).dictionaries
     rows = 0
     with (
         open_for_write(path) as out,
         pq.ParquetWriter(
-            out, schema, compression="zstd", store_schema=False, write_page_checksum=True
+            out,
+            schema,
+            compression="zstd",
+            use_dictionary=dictionaries,
+            store_schema=False,
+            write_page_checksum=True,
         ) as writer,
     ):
-        for batch in batches:
-            if batch.num_rows:
-                found = latest.batches(batch) if latest else [conform(batch, job.columns, schema)]
-                for each in found:
-                    writer.write_batch(each)
-                rows += batch.num_rows
+        for each in chain([first], groups):
+            writer.write_table(each)
+            rows += each.num_rows
     return rows
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Put batches together: a row group of a few rows costs a reader as much as a large one."""
+    group: list[pa.RecordBatch] = []
+    rows = held = 0
+    for batch in batches:
+        group.append(batch)
+        rows, held = rows + batch.num_rows, held + batch.nbytes
+        if rows >= _GROUP_ROWS or held >= _GROUP_BYTES:
+            yield pa.Table.from_batches(group, schema)
+            group, rows, held = [], 0, 0
+    if group:
+        yield pa.Table.from_batches(group, schema)
 
 
 def _batches(sources: Sequence[AnyPath]) -> Iterator[pa.RecordBatch]:

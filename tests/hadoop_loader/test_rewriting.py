@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from hadoop_loader import Warehouse, WarehouseConfig
@@ -24,7 +25,8 @@ from hadoop_loader._operations.compact import MIN_SMALL_FILES, Compaction
 from hadoop_loader._operations.load import Load
 from hadoop_loader._operations.rewind import Requeue, Rewind
 from hadoop_loader._storage.failpoints import STEPS
-from hadoop_loader._storage.filesystem import AnyPath, sorted_glob
+from hadoop_loader._storage.filesystem import AnyPath, parquet_source, sorted_glob
+from hadoop_loader._tasks import rewrite_task
 from hadoop_loader._tasks.load_task import WriterSchema
 from headworks.errors import FindingsError, UsageError
 from tests.hadoop_loader.memory import MemoryCatalog, World, encoded
@@ -184,6 +186,25 @@ def test_compaction_changes_files_and_nothing_else(world: World) -> None:
     assert last is not None
     assert last.tables["clicks"].files == 2
     assert audited(world) == {"loaded": 7}
+
+
+def test_a_compacted_file_has_large_row_groups_and_dictionaries_that_pay(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rewrite_task, "_GROUP_ROWS", 8)
+    for n in range(16):
+        click(world, n)
+        load(world)
+    Compaction(world.context(), min_small_files=2).run()
+    [folder] = world.catalog.days["clicks"].values()
+    [file] = sorted_glob(folder, "[!._]*")
+    meta = pq.read_metadata(parquet_source(file))
+    groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
+    assert [group.num_rows for group in groups] == [8, 8]
+    for group in groups:
+        columns = [group.column(i) for i in range(meta.num_columns)]
+        kept = {c.path_in_schema: c.has_dictionary_page for c in columns}
+        assert (kept["n"], kept["_partition"]) == (False, True)
 
 
 def test_a_run_compacts_touched_partitions_with_enough_small_files(
