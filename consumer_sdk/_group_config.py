@@ -40,6 +40,18 @@ class GroupConfig:
     on_revoked: OnPartitions | None
     config: Mapping[str, Any]  # further properties of librdkafka; they win
 
+    def __post_init__(self) -> None:
+        """Raise UsageError for a share group: librdkafka would ignore some of its properties."""
+        named = [name for name in self.config if name.startswith("share.")]
+        if str(self.config.get("group.protocol")).lower() == "share":
+            named.append("group.protocol")
+        if named:
+            raise UsageError(
+                f"{named[0]} in `config` asks for a share group, which a Consumer cannot join",
+                fix=f"remove {named[0]}. For more workers than partitions, handle messages with"
+                " `concurrency`",
+            )
+
     def broker_membership(self) -> BrokerMembership:
         """Return a membership in a group that a broker balances."""
         properties = self._properties(auto_commit=self.commit_every is not None)

@@ -13,7 +13,7 @@ producer, and a topic whose log stamps append times.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from typing import Any
 
 from headworks._broker.handlers.leadership import partition_of
@@ -50,6 +50,7 @@ class CoalescedProduce:
         "_version",
         "acks",
         "after",
+        "count",
         "slot",
         "touched",
     )
@@ -58,6 +59,7 @@ class CoalescedProduce:
         self, template: ProduceTemplate, partition: HostedPartition, sink: ReplySink
     ) -> None:
         self.acks = template.acks
+        self.count = 0  # of staged requests
         self.after = 0  # where the next request begins in the buffer
         self.slot: Any = None  # the place of the replies, which the caller sets
         self.touched = [(0, partition, 0)]  # result number, partition, end offset
@@ -67,34 +69,26 @@ class CoalescedProduce:
         self._placed: list[tuple[int, int]] = []  # correlation id and base offset of each request
         self._topic, self._version = template.topic, template.version
 
-    def __len__(self) -> int:
-        return len(self._placed)
-
     def stage(self, requests: Iterator[MatchedRequest], view: memoryview) -> None:
         """Stage requests up to the first that cannot be staged."""
-        partition, taken = self._partition, list[MatchedRequest]()
-        run = plain_run(view, self._spans(requests, taken))
-        batches = run.batches
-        base = partition.stage_plain(view, run) if batches else None
-        if base is None:
-            self._stage_each(chain(taken, requests), view)
-            return
-        bases = list(accumulate((count for _, _, count, _ in batches), initial=base))
-        self._placed = [(one[0], at) for one, at in zip(taken, bases[:-1], strict=False)]
-        self.after = taken[len(batches) - 1][-1]
-        self.touched = [(0, partition, bases[-1])]
-
-    def _spans(
-        self, requests: Iterator[MatchedRequest], taken: list[MatchedRequest]
-    ) -> Iterator[tuple[int, int]]:
-        """Yield where the batches for this partition lie; append every request read to `taken`."""
-        index, limit = self._partition.index, self._partition.config.max_message_bytes
+        partition = self._partition
+        index, limit = partition.index, partition.config.max_message_bytes
+        taken, spans = list[MatchedRequest](), list[tuple[int, int]]()
         for request in requests:
             taken.append(request)
             _, requested, start, stop, _ = request
             if requested != index or stop - start > limit:
-                return
-            yield start, stop
+                break
+            spans.append((start, stop))
+        run = plain_run(view, spans)
+        bases = partition.stage_plain(view, run) if run.batches else None
+        if bases is None:
+            self._stage_each(chain(taken, requests), view)
+            return
+        self._placed = [(one[0], base) for one, base in zip(taken, bases, strict=False)]
+        self.count = count = len(bases)
+        self.after = taken[count - 1][-1]
+        self.touched = [(0, partition, bases[-1] + run.batches[-1][2])]
 
     def _stage_each(self, requests: Iterator[MatchedRequest], view: memoryview) -> None:
         """Stage batches one by one, if they are no run that the log takes at once."""
@@ -111,6 +105,7 @@ class CoalescedProduce:
             placed.append((correlation_id, base))
             end = base + batch.last_offset_delta + 1
             self.after = after
+        self.count = len(placed)
         self.touched = [(0, partition, end)]
 
     def fail(self, partition: HostedPartition, message: str) -> None:
@@ -184,7 +179,7 @@ def coalesce(
         return None
     produce = CoalescedProduce(template, partition, sink)
     produce.stage(chain((first,), islice(requests, limit - 1)), memoryview(buffer))
-    if not produce:
+    if not produce.count:
         return None
-    node.counters.requests[_PRODUCE] += len(produce)
+    node.counters.requests[_PRODUCE] += produce.count
     return produce

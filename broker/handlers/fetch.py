@@ -128,13 +128,12 @@ class Fetch:
                 self._client.count_error(_FETCH, read.error)
                 if read.error == ErrorCode.OFFSET_OUT_OF_RANGE:
                     suspect_last_fetch(self._node, self._client)
-            elif read.slice is not None:
+            elif read.slice is not None and (size := read.slice.size):
                 topic = read.topic
-                if read.slice.size:
-                    self._client.served[topic, read.partition] = (wanted.offset, read.slice.size)
+                self._client.served[topic, read.partition] = (wanted.offset, size)
                 name = topic if isinstance(topic, str) else self._node.hosted.name_of(topic)
                 if name is not None:
-                    self._node.counters.fetched[name] += read.slice.size
+                    self._node.counters.fetched[name] += size
         served = self._client.served
         while len(served) > _MAX_REMEMBERED_SLICES:
             del served[next(iter(served))]

@@ -21,6 +21,7 @@ _PLACE = struct.Struct(">qi4xb6xi")  # base offset, length, magic, and last offs
 _COUNT = struct.Struct(">i")
 _COUNT_AT = 57  # in a header
 _LEAST_LENGTH = HEADER_SIZE - LENGTH_PREFIX
+_new = tuple.__new__  # half the time of `Batch._make`
 
 
 def read_headers(fd: int, position: int, end: int) -> Iterator[Batch]:
@@ -71,7 +72,7 @@ def find_header(
         if following > offset:
             if offset - base >= _COUNT.unpack_from(window, inside + _COUNT_AT)[0]:
                 break
-            found = Batch._make((*HEADER.unpack_from(window, inside), position))
+            found = _new(Batch, (*HEADER.unpack_from(window, inside), position))
             return found, position, expected
         position, expected = stop, following
     return None, position, expected

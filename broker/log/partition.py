@@ -168,20 +168,21 @@ class PartitionLog:
                 self.producers.transactions.staged.append((batch.producer_id, at))
         return base
 
-    def stage_plain(self, buffer: memoryview, run: PlainRun) -> int | None:
-        """Stage a run of plain batches, and return the base offset of the first.
+    def stage_plain(self, buffer: memoryview, run: PlainRun) -> list[int] | None:
+        """Stage a run of plain batches, and return their base offsets.
 
         Stages nothing and returns None if the run does not fit or is not what its producer sends
         next, or an earlier write failed. The caller then stages the batches one by one.
         """
-        continues = run.producer_id < 0 or self.producers.continues(run)
+        batches, producer_id, _, _ = run
+        continues = producer_id < 0 or self.producers.continues(run)
         if self._failed_write is not None or not continues:
             return None
-        first = base = self._next_offset
-        staged, noted, total = [], [], 0
-        for start, stop, count, max_timestamp in run.batches:
+        base, placed, staged, noted, total = self._next_offset, [], [], [], 0
+        for start, stop, count, max_timestamp in batches:
             size = stop - start
             patch_placement(buffer, start, base, size - LENGTH_PREFIX, LEADER_EPOCH)
+            placed.append(base)
             staged.append(buffer[start:stop])
             noted.append((base, size, max_timestamp))
             base += count
@@ -190,13 +191,13 @@ class PartitionLog:
         is_far = base - 1 - active.base_offset > MAX_RELATIVE_OFFSET
         if is_far or active.size + self._staged_bytes + total > self.config.segment_bytes:
             return None
-        if run.producer_id >= 0:
-            self._undo.append((run.producer_id, self.producers.extend(run, first)))
+        if producer_id >= 0:
+            self._undo.append((producer_id, self.producers.extend(run, placed[0])))
         self._staged += staged
         self._staged_batches += noted
         self._staged_bytes += total
         self._next_offset = base
-        return first
+        return placed
 
     def commit(self) -> None:
         """Write all staged batches; on OSError or SegmentLostError none of them was appended."""

@@ -95,14 +95,15 @@ class RecoveryPoint:
     def advance(self, to: LogPosition) -> None:
         """Note a position that was flushed. The note itself is not synced."""
         with self._lock:
-            if self._slot is None or to <= self._slot.flushed:
+            before, older = self._slot, self._older
+            if before is None or to <= before[0]:
                 return
-            slot = _new(_Slot, (to, self._slot.first))
+            slot = _new(_Slot, (to, before[1]))
             try:
-                os.pwrite(self._open(), _encoded(slot), self._older * _SLOT_BYTES)
+                os.pwrite(self._open(), _encoded(slot), older * _SLOT_BYTES)
             except OSError:
                 return  # the file then claims less, which is still true
-            self._older = 1 - self._older
+            self._older = 1 - older
             self._slot, self._durable = slot, False
 
     def settle(self, flushed: LogPosition, first: int) -> None:
@@ -129,7 +130,8 @@ class RecoveryPoint:
 
 
 def _encoded(slot: _Slot) -> bytes:
-    body = _BODY % (*slot.flushed, slot.first)
+    (offset, base, position), first = slot
+    body = _BODY % (offset, base, position, first)
     return (_LINE % (crc32c(body), body)).ljust(_SLOT_BYTES, b"\0")
 
 

@@ -373,7 +373,7 @@ class LogSegment:
 def _write_all(fd: int, buffers: Sequence[Buffer], position: int) -> int:
     total = 0
     for first in range(0, len(buffers), _MAX_BUFFERS):
-        chunk = list(buffers[first : first + _MAX_BUFFERS])
+        chunk = buffers[first : first + _MAX_BUFFERS]
         wanted = sum(map(len, chunk))
         written = os.pwritev(fd, chunk, position + total)
         if written < wanted:  # the disk is full, or a signal came: the next write tells which

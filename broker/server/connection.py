@@ -152,7 +152,8 @@ class Connection:
                     self._make_room()
                 except MemoryError:
                     failure, kind = _NO_MEMORY, "memory"
-            self._send()
+            if self._replies.unsent or self._state.holds:  # else all wait for a flush or data
+                self._send()
         if failure:
             self.close(failure, kind)
 

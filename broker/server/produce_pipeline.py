@@ -57,7 +57,7 @@ class ProducePipeline:
         if staged is None:
             return False
         if staged.acks:
-            staged.slot = self._replies.reserve(arrived_at, len(staged))
+            staged.slot = self._replies.reserve(arrived_at, staged.count)
         self._staged.append(staged)
         received.start = staged.after
         return True

@@ -62,7 +62,8 @@ class ReceiveBuffer:
         full = self.end == len(self.buffer)
         if self.start or not unhandled:
             self.begun_at = now
-            self.buffer[:unhandled] = self.buffer[self.start : self.end]
+            if unhandled:
+                self.buffer[:unhandled] = self.buffer[self.start : self.end]
             self.start, self.end = 0, unhandled
         size = len(self.buffer)
         if wanted > size:

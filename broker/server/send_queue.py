@@ -69,6 +69,8 @@ class SendQueue:
     def settle(self) -> bool:
         """Charge the account for the unsent bytes. Return False if the pool lacks the memory."""
         more = self.unsent - self._charged
+        if not more:
+            return True
         if more > 0 and not self._account.try_allocate(more):
             return False
         if more < 0:

@@ -90,6 +90,8 @@ class HostedPartition:
         """Apply changed configs."""
         self.config = config
         self.log.config = config.log
+        if self._timer is not None:
+            self._flush_later()  # sooner, if the new config says so
 
     def stage(self, buffer: memoryview, batch: Batch) -> int:
         """See `PartitionLog.stage`; StorageFailureError if the partition cannot be written."""
@@ -103,7 +105,7 @@ class HostedPartition:
         except OSError as error:
             raise self._write_failed(error) from error
 
-    def stage_plain(self, buffer: memoryview, run: PlainRun) -> int | None:
+    def stage_plain(self, buffer: memoryview, run: PlainRun) -> list[int] | None:
         """See `PartitionLog.stage_plain`."""
         return None if self.failure is not None else self.log.stage_plain(buffer, run)
 
@@ -141,8 +143,8 @@ class HostedPartition:
             self.flush()
         elif self.log.nearly_full:
             self.flush()  # in the thread, so that a roll leaves the loop little to flush
-        elif end > self._requested_offset:
-            self._flush_later()
+        elif end > self._requested_offset and (self._timer is None or self._waiting_readers):
+            self._flush_later()  # else the flush that is due comes first
         if self.config.log.show_unflushed:
             self._wake_readers()
 

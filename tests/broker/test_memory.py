@@ -119,3 +119,14 @@ def test_a_broker_on_a_machine_without_memory_serves_who_asks_again(tmp_path: Pa
         assert "Traceback" not in words
     finally:
         broker.kill()
+
+
+def test_a_broker_takes_no_more_memory_to_start_than_to_run(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    broker.start()
+    try:
+        status = Path(f"/proc/{broker.pid}/status").read_text()
+    finally:
+        broker.kill()
+    [peak], [now] = (re.findall(rf"{name}:\s+(\d+) kB", status) for name in ("VmHWM", "VmRSS"))
+    assert int(peak) < 1.5 * int(now)

@@ -78,6 +78,16 @@ def test_the_policy_flushes_by_time_and_by_count(
     asyncio.run(run())
 
 
+def test_a_shorter_time_counts_for_what_is_written_already(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path) as partition:
+            append(partition)
+            partition.configure(resolve_config({"flush.ms": "10"}, {}))
+            assert await flushed(partition, 1) is None
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("first", ["the reader", "the write"])
 def test_a_waiting_reader_brings_the_flush_forward(tmp_path: Path, first: str) -> None:
     async def run() -> None:

@@ -61,7 +61,8 @@ def test_plain_batches_are_those_that_the_full_check_accepts(
     if found.batches:
         header = check_batch(data)
         assert found.batches == [(0, len(data), header.record_count, header.max_timestamp)]
-        assert found[1:] == (header.producer_id, header.producer_epoch, header.base_sequence)
+        sent = header.producer_id, header.producer_epoch, header.base_sequence
+        assert found[1:] == (sent if header.producer_id >= 0 else (-1, -1, -1))
 
 
 _LAST = SEQUENCE_MODULUS - 1
@@ -188,9 +189,9 @@ def _stage(
     if at_once:
         run = plain_run(view, pairwise(ends))
         assert len(run.batches) == len(batches)
-        base = log.stage_plain(view, run)
-        if base is not None:
-            return [base + sum(counts[:number]) for number in range(len(counts))]
+        staged = log.stage_plain(view, run)
+        if staged is not None:
+            return staged
     placed = []
     for at, to in pairwise(ends):
         try:

@@ -13,7 +13,7 @@ from consumer_sdk import Consumer, Partition, _reachability
 from headworks._cli.stack.ports import free_ports
 from headworks._server import child_process
 from headworks._server.child_process import Service
-from headworks.errors import UnreachableError
+from headworks.errors import UnreachableError, UsageError
 from tests.damage import produce_batches
 from tests.waiting import until
 
@@ -91,6 +91,15 @@ def test_a_member_that_gets_no_partition(
             [told] = lines(caplog)
             assert "no partition" in told
             assert "remove group.protocol" in told
+
+
+@pytest.mark.parametrize(
+    "config", [{"group.protocol": "share"}, {"share.acknowledgement.mode": "explicit"}]
+)
+def test_a_share_group_is_refused(config: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="asks for a share group") as found:
+        reading("127.0.0.1:1", config=config)
+    assert next(iter(config)) in str(found.value)
 
 
 def test_callbacks_of_the_close_run_in_the_thread_that_closes(broker: Service) -> None:

@@ -177,6 +177,7 @@ def encode_reply(
     for read in reads:
         topics.setdefault(read.topic, []).append(read)
     pieces: list[Piece] = []
+    size = 0  # bytes of the pieces
     out = bytearray(b"\0" if flexible else b"")
     out += b"\0\0\0\0"  # throttle time
     if version >= 7:
@@ -191,8 +192,10 @@ def encode_reply(
         out += _count(len(group), flexible)
         for read in group:
             _encode_head(out, read, version)
-            if read.slice is not None and read.slice.size:
-                pieces += (bytes(out), read.slice)
+            records = read.slice
+            if records is not None and records.size:
+                pieces += (bytes(out), records)
+                size += len(out) + records.size
                 out.clear()
             if flexible:
                 out += b"\0"
@@ -200,12 +203,13 @@ def encode_reply(
             out += b"\0"
     if flexible:
         out += b"\0"
-    pieces.append(bytes(out))
-    size = sum(piece.size if isinstance(piece, FileSlice) else len(piece) for piece in pieces)
+    if out:
+        pieces.append(bytes(out))
+        size += len(out)
     first = pieces[0]
     assert isinstance(first, bytes)
     pieces[0] = _REPLY.pack(4 + size, correlation) + first
-    return [piece for piece in pieces if piece]
+    return pieces
 
 
 def _encode_head(out: bytearray, read: PartitionData, version: int) -> None:

@@ -156,15 +156,12 @@ def plain_run(buffer: memoryview, spans: Iterable[tuple[int, int]]) -> PlainRun:
             or crc32c(buffer[start + _CRC_FROM : stop]) != crc
         ):
             break
-        if not found:
-            if producer >= 0 and (epoch < 0 or sequence < 0):
+        if producer >= 0 or run_producer >= 0:
+            if not found and epoch >= 0 and sequence >= 0:
+                run_producer, run_epoch, first = producer, epoch, sequence
+            elif producer != run_producer or sequence != following or epoch != run_epoch:
                 break
-            run_producer, run_epoch, first = producer, epoch, sequence
-        elif producer != run_producer or (
-            producer >= 0 and (sequence != following or epoch != run_epoch)
-        ):
-            break
-        following = (sequence + count) % SEQUENCE_MODULUS
+            following = (sequence + count) % SEQUENCE_MODULUS
         found.append((start, stop, count, newest))
     return _new(PlainRun, (found, run_producer, run_epoch, first))
 
