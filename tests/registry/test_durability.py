@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,20 @@ def test_a_new_file_is_made_a_store_by_many_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(openers) as pool:
         for number in range(20):
             assert list(pool.map(make, [number] * openers)) == [0] * openers
+
+
+def test_a_file_that_another_program_turns_into_a_store_is_waited_for(tmp_path: Path) -> None:
+    file = tmp_path / "r.db"
+    file.touch()
+
+    def turn() -> None:
+        with closing(sqlite3.connect(file)) as other:
+            other.execute("PRAGMA journal_mode=WAL")
+
+    timer = threading.Timer(0.2, turn)
+    timer.start()
+    RegistryStore(f"sqlite:///{file}").close()
+    timer.join()
 
 
 def test_concurrent_registrations_on_two_servers(pair: tuple[Rest, Rest]) -> None:

@@ -54,7 +54,7 @@ def test_a_killed_registry_is_left_and_the_next_one_serves_the_same(
 def test_a_hung_registry_is_waited_for_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as hung, canned((200, [1])) as (second, other):
         first = f"http://127.0.0.1:{hung.getsockname()[1]}"
-        client = RegistryClient(f"{first},{second}", timeout=3.0, attempts=1)
+        client = RegistryClient(f"{first},{second}", timeout=10.0, attempts=1)
         for _ in range(20):
             assert client.versions("s") == [1]
         hung.setblocking(False)

@@ -41,6 +41,7 @@ from headworks.errors import CorruptError, UsageError
 _log = logging.getLogger(__name__)
 _WRITES = "headworks_writes"
 _MIGRATES = "headworks_migrates"
+_CREATION_SECONDS = 3.0
 _BUSY_SECONDS = 20.0
 _CONNECT_SECONDS = 10
 _RESTORE = "stop every program that uses it, and restore it from a copy (docs/backup.md)"
@@ -229,7 +230,12 @@ def _connect_sqlite(url: URL, salvage: str, checked: Checked) -> Engine:
             f"the folder of the store does not exist: {folder}", fix=f"mkdir -p {folder}"
         )
     path = Path(url.database)
-    if is_empty(path):
+    deadline = time.monotonic() + _CREATION_SECONDS
+    while (empty := is_empty(path)) and time.monotonic() < deadline:
+        time.sleep(
+            0.02
+        )  # a new store is an empty file for a moment, while another program makes it
+    if empty:
         raise CorruptError(
             f"the store {path} is an empty file: what it held is lost",
             fix=f"{_RESTORE}. If it never held anything, remove it",
