@@ -187,8 +187,9 @@ def _print_messages(
 def _print(message: Message[Any], format: Format) -> None:
     from consumer_sdk import Deleted
     from consumer_sdk._jsonable import to_jsonable
+    from consumer_sdk._untyped_events import tagged
 
-    found = None if isinstance(message.event, Deleted) else message.event
+    found = None if isinstance(message.event, Deleted) else tagged(message.event)
     event = json.dumps(found, default=to_jsonable, ensure_ascii=False)
     if format is Format.TEXT:
         line = f"{message.partition}:{message.offset}\t{event}"

@@ -290,6 +290,7 @@ def _event(letter: DeadLetter, registry: str) -> object:
 
     from consumer_sdk import Decoder
     from consumer_sdk._jsonable import to_jsonable
+    from consumer_sdk._untyped_events import tagged
     from headworks.errors import HeadworksError
     from headworks.registry_client import RegistryClient
 
@@ -299,7 +300,7 @@ def _event(letter: DeadLetter, registry: str) -> object:
         event, _ = Decoder(RegistryClient(registry), letter.topic).decode(letter.value)
     except HeadworksError as error:
         return f"{len(letter.value)} bytes that do not decode: {error.message}"
-    return json.loads(json.dumps(event, default=to_jsonable))
+    return json.loads(json.dumps(tagged(event), default=to_jsonable))
 
 
 def _place(text: str) -> tuple[int, int]:

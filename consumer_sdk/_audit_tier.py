@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,20 @@ from typing import Any
 import confluent_kafka
 
 from headworks._audit_counting import AUDIT_TOPIC, window_of
-from headworks._audit_counting.outcomes import SKIPPED
+from headworks._audit_counting.outcomes import CONSUMED, SKIPPED
 from headworks._audit_counting.publishing import AuditPublisher
-from headworks._audit_counting.schema_use import UNREGISTERED, ids_of
+from headworks._audit_counting.schema_use import NO_SCHEMA, UNREGISTERED, ids_of
 from headworks._audit_counting.tally import Report
+from headworks._audit_counting.window_counts import HAS_GIL, WindowCounts
+from headworks._wire import HEADER_SIZE
 from headworks.codec import event_type
 from headworks.errors import HeadworksError
 from headworks.registry_client._schema_ids import EventSchemaIds
 
 _LOOKUP_PAUSE_SECONDS = 60.0  # after a lookup of the readers' schemas
+_MAX_LATEST = 1_000
+Consume = Callable[[int, int], bool]
+"""Counts a consumed message by its timestamp and size; False if it must be counted otherwise."""
 
 
 class AuditTier:
@@ -60,6 +65,8 @@ class AuditTier:
         self.is_ready = False  # whether the registry was asked for all of them once
         self._lookup_due = 0.0  # when it is asked for those that are unknown, in monotonic seconds
         self._last_windows: dict[str, int] = {}  # the window of the last message, by topic
+        # The counts of the last message of each topic and framing, where the reader's id is known.
+        self._latest: dict[tuple[str, bytes], WindowCounts] = {}
         self._folder = folder / group.replace("/", "%2F")
         self._client = client
         self._application, self._every = application, every
@@ -80,14 +87,30 @@ class AuditTier:
         counters = self._retries.counters
         return counters.attempt(topic, at, len(value or b""), ids_of(value)).report
 
-    def processed(self, message: confluent_kafka.Message, outcome: int) -> None:
-        """Count a message with its outcome, an index of OUTCOMES."""
-        topic = message.topic()
+    def processed(self, message: confluent_kafka.Message, outcome: int) -> Consume | None:
+        """Count a message with its outcome, an index of OUTCOMES.
+
+        Return what counts the next consumed messages of its topic and framing, if they need no
+        more than that.
+        """
+        topic, value, at = message.topic(), message.value() or b"", message.timestamp()[1]
         if topic is None or topic == AUDIT_TOPIC:
-            return
-        window = self._last_windows[topic] = window_of(message.timestamp()[1])
-        value, ids = message.value(), ids_of(message.value(), self._reader(topic))
-        self._publisher.counters.count(topic, window, len(value or b""), outcome, ids=ids)
+            return None
+        place = topic, value[:HEADER_SIZE]
+        latest = self._latest.get(place) if outcome == CONSUMED else None
+        if latest is not None and latest.consume(at, len(value)):
+            self._last_windows[topic] = latest.window
+            return latest.consume
+        window = self._last_windows[topic] = window_of(at)
+        ids = ids_of(value, self._reader(topic))
+        counts = self._publisher.counters.count(topic, window, len(value), outcome, ids=ids)
+        is_final = ids.written != NO_SCHEMA and not self._is_unknown(topic)
+        if outcome != CONSUMED or not is_final or not HAS_GIL:
+            return None
+        if len(self._latest) >= _MAX_LATEST:
+            self._latest.clear()
+        self._latest[place] = counts
+        return counts.consume
 
     def damaged(self, topic: str, messages: int) -> None:
         """Count messages that were skipped with their damaged batch.
@@ -106,6 +129,10 @@ class AuditTier:
                     self._readers[topic] = self._ids.find(cls)
         self._lookup_due = time.monotonic() + _LOOKUP_PAUSE_SECONDS
         self.is_ready = True
+
+    def _is_unknown(self, topic: str) -> bool:
+        """Return whether the id of the schema that a topic is read with may yet be found."""
+        return topic in self._classes and topic not in self._readers
 
     def _reader(self, topic: str) -> int | None:
         """Return the id of the schema that the group reads a topic with; None for dicts.

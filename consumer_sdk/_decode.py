@@ -13,17 +13,15 @@ Rules:
 
 from __future__ import annotations
 
-import io
-import json
 import struct
 from collections.abc import Callable
 from typing import Any
 
-from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException
 
 from consumer_sdk._generated_decoder import DATUM_ERRORS, Decode
 from consumer_sdk._several_events import decoder_of
+from consumer_sdk._untyped_events import to_dicts
 from headworks._decoding.datum_check import DatumCheck
 from headworks._decoding.primitives import BadDatumError
 from headworks._wire import HEADER_SIZE, unframe
@@ -73,7 +71,7 @@ class Decoder:
         # The version of each schema id in the topic's subject.
         self._versions: dict[int, int | None] = {}
         # Makes the decoding function of a writer's schema.
-        self._compile: Callable[[str], Decode] = _to_dicts
+        self._compile: Callable[[str], Decode] = to_dicts
         self._class: str | None = None
         if event_type is not None:
             kinds = (event_type, *others)
@@ -145,20 +143,6 @@ class Decoder:
             ) from error
         except (SchemaError, SchemaParseException, ValueError) as error:
             raise DecodeError(f"schema {schema_id} cannot be read: {error}") from error
-
-
-def _to_dicts(text: str) -> Decode:
-    writer = parse_schema(json.loads(text))
-
-    def decode(value: bytes, start: int) -> Any:
-        source = io.BytesIO(value)
-        source.seek(start)
-        plain = schemaless_reader(source, writer, None)
-        if source.tell() != len(value):
-            raise ValueError(f"{len(value) - source.tell()} bytes follow the event")
-        return plain
-
-    return decode
 
 
 def _reason(error: Exception) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from consumer_sdk._untyped_events import event_name
+
 T = TypeVar("T")
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -45,6 +47,11 @@ class Message(Generic[T]):
     headers: Headers
     schema_id: int
     schema_version: int | None
+
+    @property
+    def event_name(self) -> str | None:
+        """The full name of the event's record, also if it is a dict; None if it is no record."""
+        return event_name(self.event)
 
 
 class _OpenMessage(Generic[T]):

@@ -92,11 +92,13 @@ def compiled_step(
     read: Callable[[Raw], Any],
     ended: dict[int, int],
     outcome: int,
-    count: Callable[[Raw, int], None] | None,
+    count: Callable[[Raw, int], Callable[[int, int], bool] | None] | None,
 ) -> CompiledStep | None:
     """Return a step in its compiled form, which reads messages and counts their ends; else None.
 
-    An end is counted in `ended` under `outcome`, and by `count`.
+    An end is counted in `ended` under `outcome`, and by `count`. `count` may return a
+    function, which then counts the messages of the same topic and framing by timestamp and size.
+    If it returns False, `count` is called again.
     """
     if messages is None or not isinstance(step, messages.CompiledStep):
         return None

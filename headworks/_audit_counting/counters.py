@@ -8,12 +8,14 @@ Rules:
   file's name, the slot's number, and its sequence number. The snapshot is in the file before the
   increment is sent, so a crash in between sends the same increment again under the same id. The
   audit then counts it once.
-- Every message takes two steps: `WindowCounts.attempt`, and `WindowCounts.report` at its delivery.
-  They take no lock, and are compiled if there was a compiler (`tally`). If the interpreter has no
-  global lock, `latest` stays empty and every step takes the lock of the file.
-- The number of attempts is in the file at once. The number of deliveries, and the bytes, get there
-  with `flush`, which the owner calls about 20 times a second, and before anything reads them. A
-  killed process therefore reports its last deliveries as unresolved, and lacks its last bytes.
+- Every message of a producer takes two steps: `WindowCounts.attempt`, and `WindowCounts.report` at
+  its delivery. One of a consumer takes `WindowCounts.consume`. They take no lock, and are compiled
+  if there was a compiler (`tally`). If the interpreter has no global lock, `latest` stays empty,
+  consumers call `count`, and every step takes the lock of the file.
+- The numbers of attempts and of consumed messages are in the file at once. The number of
+  deliveries, and the bytes, get there with `flush`, which the owner calls several times a second,
+  and before anything reads them. A killed process therefore reports its last deliveries as
+  unresolved, and lacks its last bytes.
 - Every other step reads and writes `words` under the lock. A step that takes a slot away
   (`published`), or the words (`close`, a file that grows), first detaches the tallies of them.
 - A file names the cluster that its counts are for: by addresses from the start, and by the id once
@@ -185,15 +187,17 @@ class CounterFile:
         outcome: int,
         number: int = 1,
         ids: SchemaIds = _WITHOUT_SCHEMA,
-    ) -> None:
+    ) -> WindowCounts:
         """Count `number` messages, of `size` bytes together, whose outcome is known.
 
-        ATTEMPTED opens messages. Another outcome, with 0 bytes, resolves them later.
+        ATTEMPTED opens messages. Another outcome, with 0 bytes, resolves them later. Return the
+        counts, by which further messages of a group may be counted (`WindowCounts.consume`).
         """
         with self.lock:
             ids = self._own_ids(topic, ids)
             slot = self._slots.get((topic, window, ids)) or self._take_slot(topic, window, ids)
             slot.add(outcome, number, size)
+        return slot
 
     def _own_ids(self, topic: str, ids: SchemaIds) -> SchemaIds:
         """Return the ids of the slot: UNLISTED beyond MAX_SCHEMAS pairs of a topic."""

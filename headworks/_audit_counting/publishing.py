@@ -77,6 +77,7 @@ class AuditPublisher:
         while not self._stopping.is_set():
             try:
                 serve(self._producer, _POLL_SECONDS)
+                self.counters.flush()
                 if time.monotonic() >= due:
                     due = time.monotonic() + self._every
                     self._report()

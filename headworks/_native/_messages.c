@@ -293,6 +293,9 @@ typedef struct {
     PyObject *fetched, *waiting; /* deques: the next messages, and calls that come before them */
     PyObject *put_back, *beside;
     PyObject *read, *ended, *outcome, *count;
+    PyObject *consume;           /* counts further messages: `count` returned it last; or NULL */
+    PyObject *counted_topic;     /* of the message that it was returned for, and the message's header */
+    char counted_header[HEADER_SIZE];
     PyObject *processed;         /* a list: the last messages of partitions, in their order */
     unsigned long long asked;
     long users;
@@ -358,6 +361,70 @@ static PyObject *CompiledStep_take_processed(CompiledStep *self, PyObject *Py_UN
     return found;
 }
 
+/* Return the value of a message if it has a header, else NULL without an error. */
+static PyObject *read_framed(const CompiledStep *self, PyObject *raw)
+{
+    PyObject *value = read_raw(&self->raw, VALUE, raw);
+    if (value != NULL && PyBytes_CheckExact(value) && PyBytes_GET_SIZE(value) >= HEADER_SIZE)
+        return value;
+    Py_XDECREF(value);
+    PyErr_Clear();
+    return NULL;
+}
+
+/* Return whether `consume` counted a message; it takes those with the same topic and header. */
+static int consume(CompiledStep *self, PyObject *raw)
+{
+    if (self->consume == NULL || !Py_IS_TYPE(raw, self->raw.type))
+        return 0;
+    PyObject *value = read_framed(self, raw);
+    if (value == NULL)
+        return 0;
+    PyObject *topic = read_raw(&self->raw, TOPIC, raw), *pair = NULL, *size = NULL, *done = NULL;
+    if (topic != NULL && PyUnicode_CheckExact(topic)
+        && memcmp(PyBytes_AS_STRING(value), self->counted_header, HEADER_SIZE) == 0
+        && PyUnicode_Compare(topic, self->counted_topic) == 0)
+        pair = read_raw(&self->raw, TIMESTAMP, raw);
+    if (pair != NULL && PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2)
+        size = PyLong_FromSsize_t(PyBytes_GET_SIZE(value));
+    if (size != NULL) {
+        PyObject *const given[2] = {PyTuple_GET_ITEM(pair, 1), size};
+        done = PyObject_Vectorcall(self->consume, given, 2, NULL);
+    }
+    const int is_counted = done == Py_True;
+    Py_XDECREF(done);
+    Py_XDECREF(size);
+    Py_XDECREF(pair);
+    Py_XDECREF(topic);
+    Py_DECREF(value);
+    PyErr_Clear();  /* `count` takes the message then, and raises if it must */
+    return is_counted;
+}
+
+/* Count a message that has ended. */
+static int count_ended(CompiledStep *self, PyObject *raw)
+{
+    if (consume(self, raw))
+        return 0;
+    PyObject *found = PyObject_CallFunctionObjArgs(self->count, raw, self->outcome, NULL);
+    if (found == NULL)
+        return -1;
+    Py_CLEAR(self->consume);
+    if (found != Py_None && Py_IS_TYPE(raw, self->raw.type)) {
+        PyObject *topic = read_raw(&self->raw, TOPIC, raw), *value = read_framed(self, raw);
+        if (topic != NULL && PyUnicode_CheckExact(topic) && value != NULL) {
+            self->consume = Py_NewRef(found);
+            Py_XSETREF(self->counted_topic, Py_NewRef(topic));
+            memcpy(self->counted_header, PyBytes_AS_STRING(value), HEADER_SIZE);
+        }
+        Py_XDECREF(topic);
+        Py_XDECREF(value);
+        PyErr_Clear();
+    }
+    Py_DECREF(found);
+    return 0;
+}
+
 /* End the message that the application had; count it as `outcome`. */
 static int end_last(CompiledStep *self)
 {
@@ -369,11 +436,8 @@ static int end_last(CompiledStep *self)
     int done = after == NULL ? -1 : PyDict_SetItem(self->ended, self->outcome, after);
     Py_XDECREF(one);
     Py_XDECREF(after);
-    if (done == 0 && self->count != Py_None) {
-        PyObject *counted = PyObject_CallFunctionObjArgs(self->count, last, self->outcome, NULL);
-        done = counted == NULL ? -1 : 0;
-        Py_XDECREF(counted);
-    }
+    if (done == 0 && self->count != Py_None)
+        done = count_ended(self, last);
     if (done == 0)
         done = mark(self, last);
     Py_DECREF(last);
@@ -465,6 +529,7 @@ static PyObject *CompiledStep_connect(CompiledStep *self, PyObject *given)
     Py_XSETREF(self->ended, Py_NewRef(ended));
     Py_XSETREF(self->outcome, Py_NewRef(outcome));
     Py_XSETREF(self->count, Py_NewRef(count));
+    Py_CLEAR(self->consume);
     return Py_NewRef(Py_None);
 }
 
@@ -506,6 +571,7 @@ static int CompiledStep_traverse(CompiledStep *self, visitproc visit, void *arg)
     Py_VISIT(self->read);
     Py_VISIT(self->ended);
     Py_VISIT(self->count);
+    Py_VISIT(self->consume);
     Py_VISIT(self->processed);
     return 0;
 }
@@ -517,6 +583,7 @@ static int CompiledStep_clear(CompiledStep *self)
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         if (*kept[i] != NULL)
             Py_XSETREF(*kept[i], Py_NewRef(Py_None));
+    Py_CLEAR(self->consume);
     return 0;
 }
 
@@ -534,6 +601,8 @@ static void CompiledStep_dealloc(CompiledStep *self)
     Py_XDECREF(self->ended);
     Py_XDECREF(self->outcome);
     Py_XDECREF(self->count);
+    Py_XDECREF(self->consume);
+    Py_XDECREF(self->counted_topic);
     Py_XDECREF(self->processed);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }

@@ -39,7 +39,7 @@ class CompiledStep:
         read: Callable[[Any], Any],
         ended: dict[int, int],
         outcome: int,
-        count: Callable[[Any, int], None] | None,
+        count: Callable[[Any, int], Callable[[int, int], bool] | None] | None,
         /,
     ) -> None: ...
     def mark(self, message: Any, /) -> None: ...

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import io
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ import confluent_kafka
 import fastavro
 import pytest
 
-from consumer_sdk import Consumer, Consumers, DecodeError, Decoder, Message, OnPoison
+from consumer_sdk import Consumer, Consumers, DecodeError, Decoder, Deleted, Message, OnPoison
 from consumer_sdk._audit_tier import AuditTier
+from consumer_sdk._untyped_events import event_name, tagged
 from headworks._audit_counting.schema_use import UNREGISTERED
 from headworks._server.child_process import Service
 from headworks._wire import prefix
@@ -185,6 +188,12 @@ def test_every_class_of_a_union_is_sent_and_read(
         topics=[topic], group=topic, bootstrap=broker.address, registry=registry.url
     ) as plain:
         found = [next(iter(plain)) for _ in sent]
+    assert [each.event_name for each in found] == [
+        "book.Moved",
+        "book.Closed",
+        "book.Opened",
+        "book.Moved",
+    ]
     assert [(each.key, each.schema_id) for each in found] == [
         (key, number) for key in (b"5", b"1", b"1", b"7")
     ]
@@ -195,6 +204,42 @@ def test_every_class_of_a_union_is_sent_and_read(
         app.on(cls)(lambda message: seen.append(message.event))
     run_until(app, lambda: len(seen) == len(sent))
     assert seen == sent
+
+
+@pytest.mark.parametrize(
+    ("schema", "datum", "name", "shown"),
+    [
+        (PAID, {"cents": 5}, "bank.Paid", {"cents": 5}),
+        ([PAID, LOST], ("bank.Lost", {"at": 5}), "bank.Lost", {"bank.Lost": {"at": 5}}),
+        (["null", PAID], ("bank.Paid", {"cents": 5}), "bank.Paid", {"cents": 5}),
+        (["null", PAID, LOST], None, None, None),
+        ("long", 7, None, 7),
+        ([PAID, "long", LOST], 7, None, 7),
+        (  # a record of a union may be defined inside another one
+            [member("Pair", "a", fields=[{"name": "a", "type": PAID}]), "bank.Paid"],
+            ("bank.Paid", {"cents": 5}),
+            "bank.Paid",
+            {"bank.Paid": {"cents": 5}},
+        ),
+    ],
+)
+def test_a_dict_knows_the_name_of_its_record(
+    schema: Any, datum: Any, name: str | None, shown: Any
+) -> None:
+    decoder = Decoder(Registry(schema), "payments")  # type: ignore[arg-type]
+    event, _ = decoder.decode(encoded(schema, datum))
+    assert event == (datum[1] if isinstance(datum, tuple) else datum)
+    assert event_name(event) == name
+    assert tagged(event) == shown
+    if name is not None:
+        again = pickle.loads(pickle.dumps(copy.deepcopy(event)))
+        assert (again, event_name(again), json.dumps(again)) == (event, name, json.dumps(event))
+
+
+def test_a_class_has_the_name_of_its_record(tmp_path: Path) -> None:
+    bank = build(tmp_path, {"a.avsc": json.dumps(PAID)})["bank"]
+    assert event_name(bank.Paid(cents=5)) == "bank.Paid"
+    assert event_name(Deleted(bank.Paid, b"k")) is None
 
 
 def test_the_bytes_of_a_union_are_those_of_fastavro(tmp_path: Path) -> None:

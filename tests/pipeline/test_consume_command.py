@@ -13,6 +13,7 @@ import confluent_kafka
 import pytest
 
 from headworks._server.child_process import Service
+from headworks.registry_client import RegistryClient
 from tests.pipeline.conftest import Topic
 from tests.pipeline.test_consumer import command
 
@@ -123,3 +124,30 @@ def test_a_mistyped_topic_gets_a_suggestion(
         done = command(*verb, "oders", broker=broker, registry=registry)
         assert done.returncode == 2
         assert "did you mean 'orders'?" in done.stderr
+
+
+def test_an_event_of_a_union_is_printed_as_produce_reads_it(
+    broker: Service, registry: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two events with the same fields: only their names tell them apart."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    fields = [{"name": "n", "type": "long"}]
+    both = [
+        {"type": "record", "name": name, "fields": fields, "headworks": {"topic": "twins"}}
+        for name in ("twin.A", "twin.B")
+    ]
+    RegistryClient(registry.url).register("twins-value", json.dumps(both))
+    lines = '{"twin.B": {"n": 1}}\n{"twin.A": {"n": 2}}\n'
+
+    def run(*arguments: str, stdin: str = "") -> Any:
+        return command(*arguments, broker=broker, registry=registry, stdin=stdin)
+
+    for count in (2, 4):  # the second time, what was printed is produced again
+        done = run("produce", "twins", stdin=lines)
+        assert done.returncode == 0, done.stderr
+        done = run("consume", "twins", "--max", str(count))
+        lines = "".join(line.split("\t")[1] + "\n" for line in done.stdout.splitlines()[:2])
+    text = sorted(line.split("\t")[1] for line in done.stdout.splitlines())
+    assert text == ['{"twin.A": {"n": 2}}'] * 2 + ['{"twin.B": {"n": 1}}'] * 2
+    found = printed(run("consume", "twins", "--max", "4", "--format", "json"))
+    assert sorted(next(iter(one["event"])) for one in found) == ["twin.A"] * 2 + ["twin.B"] * 2

@@ -31,6 +31,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from consumer_sdk import Consumer, Consumers, Message, OnPoison
 from consumer_sdk._retry import handler_of
+from consumer_sdk._untyped_events import RecordDict
 from headworks._server import child_process
 from tests.consumer_sdk.zookeeper_group.cluster import fill
 from tests.waiting import until
@@ -92,7 +93,7 @@ class Member:
         self.app = Consumers(group="slow")
         # Its events are dicts, which have no handlers in the public interface.
         handler = handler_of(self._handle, None, OnPoison.STOP, concurrency=self.concurrency)
-        self.app._register(dict, handler)
+        self.app._register(RecordDict, handler)
         self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
 
