@@ -37,6 +37,7 @@ US = WAYS["compiled"]
 SPARK = f"Spark {SPARK_VERSION}: its Kafka source + from_avro"
 ONE_CORE = "broker to Parquet files, one core"
 PER_CORE = "the same by CPU time of the task"
+_WORKER = "a worker: from its fork to its first row"
 SEED_MESSAGES = 172_000 * 600  # ten minutes of LinkedIn's peak, which its cluster loads in two
 SEED_SECONDS = 120
 VIEWS = "views"
@@ -51,6 +52,7 @@ def run(bench: Bench) -> None:
     peer = _peer(bench)
     ways = [way for way in WAYS if way != _FETCHED or _fetch_pyruhvro(bench)]
     for number in bench.rounds(full=3):
+        _worker(bench, events)
         folder = bench.folder / str(number)
         with start_stack(folder / "one") as stack:
             bench.say(f"sending {of_a_task:,} page views of {events.mean:.0f} bytes")
@@ -93,6 +95,7 @@ def _bars(bench: Bench, topics: int) -> None:
         got=bench.median(f"nothing new in {topics} topics", US),
         unit="s",
     )
+    bench.bar("a worker is ready", at_most=50, got=bench.median(_WORKER, US), unit="ms")
     over_a_week = bench.ratio(_week_in(topics), US, US, other_what=_week_in(1))
     if over_a_week:
         bench.note(
@@ -134,10 +137,19 @@ def _one_core(
     bench.record(f"{PER_CORE}, {data}", who, rows / found["cpu"], "rows/CPU s")
     for phase, seconds in found["seconds"].items():
         if phase == "start":
-            bench.record("once a process: loading the decoder", who, seconds, "s")
+            bench.record("once a process that imports the loader itself", who, seconds, "s")
         else:
             bench.record(f"{data}: {phase}", who, 1e6 * seconds / rows, "us/row")
     bench.record(f"{data}: size of the files", who, found["bytes"] / rows, "bytes/row")
+
+
+def _worker(bench: Bench, events: Events) -> None:
+    """A new worker, of a process that has imported the loader."""
+    given = {"schema": events.named(VIEWS), "value": events.values[0].hex()}
+    found = _child([sys.executable, "-m", "bench.loader.worker"], given)
+    bench.record("once a session: imports before the first worker, CPU", US, found["prepared"], "s")
+    for seconds in found["workers"]:
+        bench.record(_WORKER, US, 1e3 * seconds, "ms")
 
 
 def _fetch_pyruhvro(bench: Bench) -> bool:

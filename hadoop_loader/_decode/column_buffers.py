@@ -1,7 +1,11 @@
-"""Arrow columns from the buffers that the compiled decoder filled.
+"""Arrow columns from the buffers that the compiled decoder filled, and from NumPy's numbers.
 
-Rules: a buffer becomes an Arrow array as it is, without a copy. The validity buffer of a column
-without nulls is None.
+Rules:
+
+- A buffer becomes an Arrow array as it is, without a copy. The validity buffer of a column without
+  nulls is None.
+- `pa.array` and `to_numpy` import pandas if it is installed, and ask it about the array. That takes
+  a third of a second of a core in each new worker. So numbers change sides by their memory.
 """
 
 from __future__ import annotations
@@ -9,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from hadoop_loader._decode.column_builders import (
@@ -27,6 +33,19 @@ ColumnBuffers = tuple[int, int, bytes | None, bytes | None, bytes | None]
 def arrow_arrays(nodes: Sequence[ColumnNode], buffers: Sequence[ColumnBuffers]) -> list[ArrowArray]:
     """Return the columns of a table, from the buffers of all nodes by number."""
     return [_array(node, buffers) for node in nodes]
+
+
+def number_array(numbers: npt.NDArray[Any], type_: pa.DataType) -> ArrowArray:
+    """Return the numbers of a NumPy array as an Arrow array of a type as wide as they are."""
+    cells = pa.py_buffer(np.ascontiguousarray(numbers).data)
+    return pa.Array.from_buffers(type_, len(numbers), [None, cells])
+
+
+def numbers_of(array: ArrowArray) -> npt.NDArray[np.int64]:
+    """Return the 64-bit numbers, or timestamps, of an Arrow array without nulls."""
+    assert not array.null_count
+    cells = np.frombuffer(array.buffers()[1], np.int64)
+    return cells[array.offset : array.offset + len(array)]
 
 
 def _array(node: ColumnNode, buffers: Sequence[ColumnBuffers]) -> ArrowArray:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hadoop_loader._decode.column_buffers import number_array, numbers_of
 from hadoop_loader._decode.column_builders import ArrowArray
 from hadoop_loader._fetch.messages import MessageColumns
 from hadoop_loader._tables.arrow_types import arrow_schema
@@ -90,12 +91,12 @@ class TopicBatch:
         n = len(messages)
         stamps = messages.timestamps * 1000
         metadata: list[ArrowArray] = [
-            pa.array(messages.partitions),
-            pa.array(messages.offsets),
-            pa.array(stamps).cast(pa.timestamp("us", "UTC")),
-            pa.array(np.full(n, version, np.int32)),
-            (number := pa.array(np.full(n, self._load, np.int64))),
-            pa.array(np.full(n, self._life, np.int32)),
+            number_array(messages.partitions, pa.int32()),
+            number_array(messages.offsets, pa.int64()),
+            number_array(stamps, pa.timestamp("us", "UTC")),
+            number_array(np.full(n, version, np.int32), pa.int32()),
+            (number := number_array(np.full(n, self._load, np.int64), pa.int64())),
+            number_array(np.full(n, self._life, np.int32), pa.int32()),
             number,
         ]
         batch = pa.RecordBatch.from_arrays([*arrays, *metadata], schema=self._schema)
@@ -129,7 +130,7 @@ class TopicBatch:
         """Add rows to their partitions; a batch is sorted while its rows are still in the cache."""
         order = _order(partitions)
         if order is not None:
-            batch, partitions = batch.take(order), partitions[order]
+            batch, partitions = batch.take(number_array(order, pa.int64())), partitions[order]
         found, starts, counts = np.unique(partitions, return_index=True, return_counts=True)
         for partition, start, count in zip(found, starts, counts, strict=True):
             piece = batch.slice(int(start), int(count))
@@ -142,8 +143,7 @@ class TopicBatch:
         column = batch.column(batch.schema.get_field_index(first))
         for name in rest:
             column = pc.struct_field(column, name)
-        values: Micros = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        return values
+        return numbers_of(column)
 
 
 def _order(partitions: Micros) -> Micros | None:

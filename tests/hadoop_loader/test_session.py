@@ -24,6 +24,7 @@ from hadoop_loader._spark.session import check_java, check_metastore_free
 from hadoop_loader._spark.sql import QueryError, parse_hiveserver2_address, query
 from hadoop_loader._storage.lock import LocalLock
 from headworks.errors import UnreachableError, UsageError
+from tests.tools import needs
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.unit
@@ -327,11 +328,32 @@ def test_a_wrong_query_is_the_servers_own_words(hive: str) -> None:
 @pytest.mark.e2e
 def test_the_process_that_workers_are_forked_from_has_one_thread() -> None:
     code = (
-        "from hadoop_loader._spark.worker_daemon import import_modules; import os\n"
-        "import_modules(); print(len(os.listdir('/proc/self/task')))"
+        "from hadoop_loader._spark.worker_daemon import prepare; import os\n"
+        "prepare(); print(len(os.listdir('/proc/self/task')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("1\n", "")
+
+
+_OTHER_SCHEMA = (
+    '{"type": "record", "name": "Other", "headworks": {"event_time": "at"}, "fields": ['
+    '{"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},'
+    '{"name": "name", "type": ["null", "string"]}, {"name": "score", "type": "double"}]}'
+)
+
+
+@pytest.mark.e2e
+@needs("extensions")
+def test_a_new_worker_imports_nothing_for_its_first_row() -> None:
+    code = (
+        "from hadoop_loader._spark.worker_daemon import prepare; import sys\n"
+        "prepare(); before = set(sys.modules)\n"
+        "from hadoop_loader._tasks.rehearsal import load_into_memory\n"
+        f"load_into_memory({_OTHER_SCHEMA!r}, bytes(10))\n"
+        "print(sorted(set(sys.modules) - before), 'pandas' in before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[] False\n", "")
 
 
 def _modules_at_hand(_: int) -> list[str]:
