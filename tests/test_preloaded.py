@@ -96,11 +96,13 @@ def test_its_output_goes_where_it_is_sent(preloaded: Preloaded, tmp_path: Path) 
             env=dict(os.environ),
         )
     with process:
-        assert isinstance(process, ForkedProcess)
-        assert process.stdout is None
-        until(lambda: "broker serving on" in (tmp_path / "log").read_text())
-        process.terminate()
+        try:
+            until(lambda: "broker serving on" in (tmp_path / "log").read_text())
+        finally:
+            process.terminate()
     assert process.returncode == 0
+    assert isinstance(process, ForkedProcess)
+    assert process.stdout is None
 
 
 def test_killed_and_refused_ones_end_with_their_codes(tmp_path: Path) -> None:

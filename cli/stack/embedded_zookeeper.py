@@ -154,6 +154,7 @@ class EmbeddedZooKeeper:
     def _config(self, tick_ms: int) -> list[str]:
         return [
             f"tickTime={tick_ms}",
+            "maxSessionTimeout=60000",  # else 20 ticks: clients on a slow machine may ask for more
             "initLimit=20",
             "syncLimit=5",
             f"dataDir={self.folder.resolve() / 'data'}",
