@@ -20,7 +20,7 @@ from headworks._settings import resolve
 from headworks.errors import UsageError
 
 if TYPE_CHECKING:
-    from consumer_sdk import Consumer, Message
+    from consumer_sdk import Consumer, Message, Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,11 @@ def consume(
 
     address, begin = bootstrap_servers(bootstrap), _start_of(chosen.start)
     chosen.check(address, topic)
+
+    def keep_to_partition(assigned: list[Partition]) -> None:
+        # Only so is nothing of the others decoded, and no poison in them ends the command.
+        consumer.pause([one for one in assigned if chosen.partition not in (None, one.partition)])
+
     with Consumer[Any](
         topics=[topic],
         group=chosen.group or f"headworks-consume-{uuid.uuid4()}",
@@ -102,6 +107,7 @@ def consume(
         skip_damaged=skip_damaged,
         tombstones=True,
         commit_every=5.0 if chosen.group else None,
+        on_assigned=keep_to_partition,
     ) as consumer:
         try:
             if chosen.partition is not None and chosen.offset is not None:

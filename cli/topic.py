@@ -224,7 +224,7 @@ def _config_pair(text: str) -> tuple[str, str]:
 
 
 def _wait(futures: dict[str, Any], address: str, what: str) -> None:
-    from confluent_kafka import KafkaException
+    from confluent_kafka import KafkaError, KafkaException
 
     for future in futures.values():
         try:
@@ -236,4 +236,8 @@ def _wait(futures: dict[str, Any], address: str, what: str) -> None:
                 fix="see `headworks topic list`, and try again if it did not happen",
             ) from None
         except KafkaException as error:
-            raise RefusedError(f"the broker refused to {what}: {error.args[0].str()}") from None
+            exists = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+            raise RefusedError(
+                f"the broker refused to {what}: {error.args[0].str()}",
+                fix="use it, or give another name; see `headworks topic list`" if exists else None,
+            ) from None

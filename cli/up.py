@@ -50,7 +50,7 @@ def up(
         str | None,
         typer.Option(
             help="serve Prometheus metrics: the broker's on this HOST:PORT, the audit's on the next"
-            " port, or none (default: 127.0.0.1:9400; free ports if --listen is not the default)"
+            " port, or none (default: 127.0.0.1:9400; free ports if --broker is not the default)"
         ),
     ] = None,
     format: FormatOption = Format.TEXT,

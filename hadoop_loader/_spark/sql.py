@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +12,9 @@ from typing import Any
 from headworks.errors import RefusedError, UnreachableError, UsageError
 
 _TIMEOUT_MS = 600_000
+# HiveServer2 puts this before a message of Spark, which names its kind again.
+_BEFORE_MESSAGE = re.compile(r"^Error running query: \[[\w.]+\] [\w.]+: (?=\[)")
+_SHOW_TABLES = '`headworks sql "SHOW TABLES"` lists the tables of the last load'
 
 
 class QueryError(RefusedError):
@@ -87,7 +91,11 @@ def query(address: str, statement: str, *, database: str = "default") -> QueryRe
             names = tuple(str(column[0]) for column in cursor.description)
             return QueryResult(names, list(cursor.fetchall()))
         except Error as error:
-            raise QueryError(f"the query failed: {_server_message(error)}") from None
+            message = _server_message(error)
+            unknown = message.startswith("[TABLE_OR_VIEW_NOT_FOUND]")
+            raise QueryError(
+                f"the query failed: {message}", fix=_SHOW_TABLES if unknown else None
+            ) from None
         finally:
             cursor.close()
 
@@ -97,4 +105,4 @@ def _server_message(error: Exception) -> str:
     message = getattr(status, "errorMessage", None) or str(error)
     lines = [line.strip() for line in str(message).splitlines() if line.strip()] or ["no reason"]
     more = lines[1:2] if lines[0].endswith(":") else []  # Spark names a class on the first line
-    return " ".join([lines[0], *more])
+    return _BEFORE_MESSAGE.sub("", " ".join([lines[0], *more]))

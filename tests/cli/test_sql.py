@@ -54,6 +54,11 @@ def test_options_name_another_warehouse_master_and_metastore(
             "ParseException: [PARSE_SYNTAX_ERROR] near 'SELEC'",
         ),
         ("Table not found: orders\nat line 1", "Table not found: orders"),
+        (
+            "Error running query: [NOT_FOUND] org.apache.spark.sql.AnalysisException: "
+            "[NOT_FOUND] The table `x` cannot be found.",
+            "[NOT_FOUND] The table `x` cannot be found.",
+        ),
         ("", "no reason"),
     ],
 )

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from hadoop_loader._spark.class_archive_training import base_options
 from hadoop_loader._spark.jvm_class_archive import ClassArchive
-from headworks._server.java import find_java
+from headworks._server.java import Java, find_java
 
 pytestmark = pytest.mark.unit
 
@@ -87,6 +88,24 @@ def test_a_jvm_ignores_an_archive_that_is_none_without_a_word(tmp_path: Path) ->
     )
     assert done.returncode == 0
     assert done.stdout == b""
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("has_its_own", [True, False])
+def test_a_java_without_an_archive_of_its_own_classes_gets_one(
+    tmp_path: Path, has_its_own: bool
+) -> None:
+    java = tmp_path / "java"
+    java.write_text(
+        "#!/bin/sh\n"
+        f"[ $1 != -Xshare:on ] || exit {int(not has_its_own)}\n"
+        "touch ${2#-XX:SharedArchiveFile=}\n"
+    )
+    java.chmod(0o755)
+    options = base_options(Java(str(java), ""), tmp_path)
+    named = f"-XX:SharedArchiveFile={tmp_path}/base.jsa"
+    assert options == (() if has_its_own else (named,))
+    assert (tmp_path / "base.jsa").exists() is not has_its_own
 
 
 def test_what_is_not_used_is_forgotten_and_a_maker_that_dies_is_the_last(tmp_path: Path) -> None:

@@ -77,6 +77,18 @@ def test_a_time_an_offset_and_a_key_select_messages(filled: Filled) -> None:
     assert printed(filled.consume("--key", "nobody", "--idle", "0.5")) == []
 
 
+def test_poison_in_another_partition_does_not_end_the_reading_of_one(filled: Filled) -> None:
+    place = printed(filled.consume("--max", "1"))[0]["partition"]
+    other = (place + 1) % 3
+    producer = confluent_kafka.Producer({"bootstrap.servers": filled.broker.address})
+    producer.produce(filled.topic, b"junk", partition=other)
+    assert producer.flush(60) == 0
+    here = printed(filled.consume("--partition", str(place), "--idle", "2"))
+    assert [one["offset"] for one in here] == [0, 1, 2]
+    done = filled.consume("--partition", str(other), "--max", "1")
+    assert (done.returncode, f"partition {other} offset 0" in done.stderr) == (1, True)
+
+
 def test_headers_and_keys_arrive(filled: Filled) -> None:
     reader = confluent_kafka.Consumer(
         {
