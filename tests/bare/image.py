@@ -1,8 +1,9 @@
-"""The image of deploy/Containerfile, built and run where there is no container engine.
+"""The images of deploy/Containerfile, built and run where there is no container engine.
 
-`python -m tests.bare.image` follows the Containerfile's instructions up to the stage `server`. Then
-it runs the services of compose.yaml that are Headworks', with their health checks. It prints
-seconds and megabytes, and needs root, debootstrap, git, and a Debian mirror.
+`python -m tests.bare.image [server|spark]` follows the Containerfile's instructions up to that
+stage. Then it runs the services of compose.yaml that are Headworks', with their health checks. With
+`spark` that is the loader, too, which loads an event and answers a query. It prints seconds and
+megabytes, and needs root, debootstrap, git, and a Debian mirror.
 
 Emulated:
 
@@ -29,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,23 @@ from tests.waiting import until
 
 CHECKOUT = Path(__file__).parent.parent.parent
 DEPLOY = CHECKOUT / "deploy"
-TARGET = "server"
+TARGETS = ("server", "spark")
 STATE = "/var/lib/headworks"
 _SUITE = "bookworm"
 _PACKAGES = "ca-certificates,python3,python3-dev,python3-venv,python-is-python3"
 _SERVICES = ("broker", "registry", "schemas", "audit", "console")
+_QUERY = "headworks sql --hive 127.0.0.1:10000"
+_EVENT = '{"customer": "ada", "placed_at": "2026-05-01T12:00:00Z", "items": 3}'
+_SCHEMA = {
+    "type": "record",
+    "name": "shop.OrderPlaced",
+    "headworks": {"topic": "orders", "event_time": "placed_at", "key": ["customer"]},
+    "fields": [
+        {"name": "customer", "type": "string"},
+        {"name": "placed_at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "items", "type": "int"},
+    ],
+}
 _PATIENCE_SECONDS = 120.0
 _INTERFACE_REQUEST = "16sh14x"  # struct ifreq: name and flags (netdevice(7))
 
@@ -70,9 +83,11 @@ class Build:
         self._base = base
         self.stages: dict[str, Image] = {}
         self._image = Image(base)
+        self._target = ""
 
     def follow(self, text: str, target: str) -> Image:
         """Return the image of `target`; the stages after it are not built."""
+        self._target = target
         for line in text.replace("\\\n", "").splitlines():
             instruction, _, rest = line.strip().partition(" ")
             if instruction == "FROM" and target in self.stages:
@@ -83,14 +98,15 @@ class Build:
 
     def _from(self, rest: str) -> None:
         origin, _, name = rest.split()
-        if "spark" in name:  # it is no part of the image of the servers
+        if "spark" in name and self._target == "server":
             self._image = Image(self._folder / "not-built")
             return
         print(f"FROM {rest}")
         root = self._folder / name
         before = self.stages.get(origin)
         copy(before.root if before else self._base, root)
-        self._image = self.stages[name] = Image(root, dict(before.environment) if before else {})
+        image = replace(before, environment=dict(before.environment)) if before else Image(root)
+        self._image = self.stages[name] = replace(image, root=root)
 
     def _run(self, rest: str) -> None:
         if self._image.root.is_dir():
@@ -217,7 +233,7 @@ def raise_loopback() -> None:
         fcntl.ioctl(any_socket, put, struct.pack(_INTERFACE_REQUEST, b"lo", flags | up))
 
 
-def run_services(folder: Path, image: Image) -> None:
+def run_services(folder: Path, image: Image, *, loads: bool) -> None:
     """Run the services of compose.yaml until each is healthy, look at them, and stop them."""
     raise_loopback()
     volume = folder / "volume"
@@ -229,12 +245,31 @@ def run_services(folder: Path, image: Image) -> None:
         for name in _SERVICES:
             timed(f"{name}: healthy", None, partial(start_service, name, engine, folder, running))
         timed("console: its first page", None, lambda: until(page_of_console, _PATIENCE_SECONDS))
+        if loads:
+            load_and_query(engine, folder, running)
         for name, process in reversed(running.items()):
             timed(f"{name}: stopped by SIGTERM", None, partial(stop, process))
             assert process.returncode == 0, (name, (folder / f"{name}.log").read_text()[-3000:])
     finally:
         for process in running.values():
             process.kill()
+
+
+def load_and_query(
+    engine: Engine, folder: Path, running: dict[str, subprocess.Popen[bytes]]
+) -> None:
+    """Send an event, run the loader of compose.yaml, and query the event's table."""
+    log = folder / "load-and-query.log"
+    (folder / "volume" / "orders.avsc").write_text(json.dumps(_SCHEMA), encoding="utf-8")
+    send = f"headworks schema register orders.avsc && echo '{_EVENT}' | headworks produce orders"
+    assert engine.run(["sh", "-c", send], log) == 0, log.read_text()
+
+    def is_loaded() -> bool:
+        done = engine.run(["sh", "-c", f"{_QUERY} 'SELECT customer, items FROM orders'"], log)
+        return done == 0 and "ada           3" in log.read_text()
+
+    start_service("load", engine, folder, running)
+    timed("load: the event is in its table", None, lambda: until(is_loaded, _PATIENCE_SECONDS))
 
 
 def start_service(
@@ -285,6 +320,9 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> None:
+    target = (sys.argv[1:] or [TARGETS[0]])[0]
+    if target not in TARGETS:
+        sys.exit(f"error: {target!r} is no image\n  fix: give one of {', '.join(TARGETS)}")
     folder = Path(tempfile.mkdtemp(prefix="headworks-image-"))
     try:
         base = folder / "base"
@@ -296,14 +334,14 @@ def main() -> None:
         )
         subprocess.run(["umount", str(base / "proc")], capture_output=True, check=False)
         build = Build(folder, base)
-        image = build.follow((DEPLOY / "Containerfile").read_text(encoding="utf-8"), TARGET)
+        image = build.follow((DEPLOY / "Containerfile").read_text(encoding="utf-8"), target)
         timed("/opt/headworks in the image", image.root / "opt/headworks", lambda: None)
         pid = os.fork()  # a network of its own, as compose.yaml's containers share one
         if pid == 0:
             import ctypes
 
             assert ctypes.CDLL(None, use_errno=True).unshare(0x40000000) == 0  # CLONE_NEWNET
-            run_services(folder, image)
+            run_services(folder, image, loads=target == "spark")
             os._exit(0)
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     finally:
