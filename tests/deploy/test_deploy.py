@@ -186,9 +186,10 @@ def test_grafana_finds_the_dashboard_and_prometheus() -> None:
 
 
 def test_the_images_run_as_a_user_over_folders_that_exist(root: Path) -> None:
-    server = CONTAINERFILE.partition("AS server\n")[2]
-    assert "USER 10001:10001" in server
-    assert "USER root" not in server
+    base = CONTAINERFILE.partition("AS base\n")[2]
+    assert "USER 10001:10001" in base
+    assert "USER root" not in base
+    assert re.findall(r"^FROM base AS (\w+)$", base, re.MULTILINE) == ["server", "spark"]
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = {
         name
