@@ -9,6 +9,8 @@ Rules:
   search at a time, so that no other client waits for it.
 - A negative number names a place in the log and is never a timestamp. All of a log is local: the
   earliest local offset is the log start offset, and no offset is in tiered storage.
+- Version 0 asks for several offsets: the newest that are not after a time. They are the end of the
+  log, and the offsets where segments begin. The time of a segment is that of its last write.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ _STARTS = (_EARLIEST, _EARLIEST_LOCAL)
 _TIERED = (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD)
 # The version from which a request may name a place
 _PLACES = {
-    _LATEST: 1,
-    _EARLIEST: 1,
+    _LATEST: 0,
+    _EARLIEST: 0,
     _MAX_TIMESTAMP: 1,
     _EARLIEST_LOCAL: 8,
     _LATEST_TIERED: 9,
@@ -77,6 +79,10 @@ async def _answer(node: Node, request: Request, topic: str, asked: Any) -> dict[
     if asked.timestamp < 0 and request.version < _PLACES.get(asked.timestamp, request.version + 1):
         return fields | {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     try:
+        if request.version == 0:
+            await partition.wait_until_exposed()
+            fields["offsets"] = _newest(node, partition, asked)
+            return fields | {"error_code": ErrorCode.NONE}
         committed = getattr(request.message, "isolation_level", 0) == READ_COMMITTED
         found = await _find(node, partition, asked.timestamp, committed=committed)
     except CorruptError as error:
@@ -88,6 +94,23 @@ async def _answer(node: Node, request: Request, topic: str, asked: Any) -> dict[
     if found is None:
         return fields | {"offset": -1, "timestamp": -1, "leader_epoch": -1}
     return fields | {"offset": found[0], "timestamp": found[1], "leader_epoch": LEADER_EPOCH}
+
+
+def _newest(node: Node, partition: HostedPartition, asked: Any) -> list[int]:
+    """Return at most `max_num_offsets` offsets that are not after the timestamp, newest first."""
+    log, timestamp = partition.log, asked.timestamp
+    start, end = log.log_start_offset, log.high_watermark
+    if timestamp == _EARLIEST:
+        found = [start]
+    else:
+        found = [
+            min(max(segment.base_offset, start), end)
+            for segment in log.segments
+            if timestamp == _LATEST or segment.last_write_ms() <= timestamp
+        ]
+        if timestamp == _LATEST or timestamp >= node.clock() * 1000:
+            found.append(end)
+    return sorted(set(found), reverse=True)[: max(asked.max_num_offsets, 0)]
 
 
 async def _find(

@@ -148,6 +148,16 @@ def test_it_follows_commits_and_deletions(served: child_process.Service) -> None
     assert kept[0] in copied(address)
 
 
+def test_it_has_the_longest_names_and_notes(served: child_process.Service) -> None:
+    """A record's strings have two bytes of length. The broker's limits count characters."""
+    longest = {"group": "\U0001f600" * 1000, "topic": "t" * 249, "note": "\U0001f600" * 4096}
+    create(served.address, longest["topic"])
+    commit(served.address, longest["group"], longest["topic"], 5, longest["note"])
+    key = OffsetKey(longest["group"], longest["topic"], 0)
+    expected = CommittedOffset(5, -1, longest["note"])
+    eventually(lambda: copied(served.address).get(key) == expected)
+
+
 def test_it_follows_offsets_in_transactions(served: child_process.Service) -> None:
     address = served.address
     create(address, "paid")

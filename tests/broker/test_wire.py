@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from headworks._kafka.protocol import APIS, ErrorCode
-from headworks._kafka.protocol.apis import SASL_APIS, ApiKey
+from headworks._kafka.protocol.apis import SASL_APIS
 from headworks._kafka.records import check_batch, iter_batches
 from headworks._server import child_process
 from tests.broker.build import batch
@@ -389,31 +389,6 @@ def test_metadata(address: str, topic: str, version: int) -> None:
         assert part.leader_epoch == 0
     if missing is not None:
         assert missing.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def test_the_oldest_versions_that_have_no_schema_any_more(address: str) -> None:
-    topic = b"\0\3old" + struct.pack(">ihii", 1, 1, 0, 0)
-    bad = b"\0\1/" + struct.pack(">ihii", 1, 1, 0, 0)
-    timeout = struct.pack(">i", 1000)
-    with Wire(address) as wire:
-        wire.send(ApiKey.CREATE_TOPICS, 0, struct.pack(">i", 1) + topic + timeout)
-        assert wire.receive()[1] == b"\0\0\0\1" + b"\0\3old" + b"\0\0"
-        wire.send(ApiKey.CREATE_TOPICS, 1, struct.pack(">i", 1) + bad + timeout + b"\0")
-        answer = wire.receive()[1]
-        assert answer[:9] == b"\0\0\0\1" + b"\0\1/" + b"\0\x11"
-        assert b"is not 1 to 249 of" in answer
-        wire.send(
-            ApiKey.DESCRIBE_CONFIGS,
-            0,
-            struct.pack(">ib", 1, 2) + b"\0\3old" + b"\0\0\0\1\0\x08flush.ms",
-        )
-        answer = wire.receive()[1]
-        assert answer[4:] == (
-            b"\0\0\0\1" + b"\0\0" + b"\xff\xff" + b"\2" + b"\0\3old"
-            b"\0\0\0\1" + b"\0\x08flush.ms" + b"\0\x03200" + b"\0\1\0"
-        )
-        wire.send(ApiKey.DELETE_TOPICS, 0, struct.pack(">i", 1) + b"\0\3old" + timeout)
-        assert wire.receive()[1] == b"\0\0\0\1" + b"\0\3old" + b"\0\0"
 
 
 def test_what_came_before_nonsense_is_taken_and_answered(address: str, topic: str) -> None:

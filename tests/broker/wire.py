@@ -12,6 +12,7 @@ from kio.serial import entity_reader, entity_writer
 
 from headworks._kafka.protocol.apis import APIS, ApiKey
 from headworks._kafka.protocol.frame import parse_header
+from headworks._kafka.protocol.message_reader import fields_of
 from headworks._kafka.protocol.produce import MatchedRequest, ProduceTemplate, parse_request
 from tests.broker.clients import DEADLINE
 
@@ -95,6 +96,23 @@ def request(key: int, version: int, /, **fields: Any) -> bytes:
     with io.BytesIO() as out:
         entity_writer(type(message))(out, message)
         return out.getvalue()
+
+
+def plain(message: Any) -> bytes:
+    """A message whose schema is ours (`oldest_versions`): kio does not write it."""
+    numbers = {"int32": ">i", "int64": ">q"}
+    parts = []
+    schema: Any = type(message)
+    for field in fields_of(schema):
+        value = getattr(message, field.name)
+        if field.array:
+            parts += [struct.pack(">i", len(value)), *map(plain, value)]
+        elif field.kind in numbers:
+            parts.append(struct.pack(numbers[field.kind], value))
+        else:
+            data = None if value is None else value.encode()
+            parts.append(b"\xff\xff" if data is None else struct.pack(">h", len(data)) + data)
+    return b"".join(parts)
 
 
 def reply(key: int, version: int, body: bytes) -> Any:

@@ -3,12 +3,25 @@
 //
 //     node node_client.mjs HOST:PORT TOPIC COUNT
 
+import { setTimeout } from 'node:timers/promises'
 import { Admin, Consumer, Producer, stringDeserializers, stringSerializers } from '@platformatic/kafka'
 
 const [address, topic, count] = [process.argv[2], process.argv[3], Number(process.argv[4])]
 const common = { clientId: 'node', bootstrapBrokers: [address] }
 const admin = new Admin(common)
 const ids = new Set()
+
+// the coordinator of the first groups of a cluster may still open the topic of the offsets
+async function consume (consumer) {
+  for (;;) {
+    try {
+      return await consumer.consume({ topics: [topic], mode: 'earliest', maxWaitTime: 500 })
+    } catch (error) {
+      if (!error.findBy?.('apiId', 'NOT_COORDINATOR')) throw error
+      await setTimeout(100)
+    }
+  }
+}
 
 for (let round = 0; round < 2; round++) {
   const [created] = await admin.createTopics({ topics: [topic], partitions: 2, replicas: 1 })
@@ -18,7 +31,7 @@ for (let round = 0; round < 2; round++) {
   await producer.send({ messages })
   await producer.close()
   const consumer = new Consumer({ ...common, groupId: `${topic}-${round}`, deserializers: stringDeserializers })
-  const stream = await consumer.consume({ topics: [topic], mode: 'earliest', maxWaitTime: 500 })
+  const stream = await consume(consumer)
   const found = new Set()
   for await (const message of stream) {
     found.add(message.value)

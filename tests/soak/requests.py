@@ -17,11 +17,11 @@ from kio.serial import entity_writer
 
 from headworks._kafka.protocol.apis import Api, ApiKey
 from headworks._kafka.protocol.message_reader import MessageField, fields_of
-from headworks._kafka.protocol.oldest_versions import REQUESTS
+from headworks._kafka.protocol.oldest_versions import REQUESTS, SCHEMAS
 from headworks._kafka.records import HEADER_SIZE, Record, encode_batch
 from headworks._kafka.records.batch import HEADER
 from headworks._kafka.records.varint import write_unsigned
-from tests.broker.wire import kind
+from tests.broker.wire import kind, plain
 
 TOPICS = ("fuzz-a", "fuzz-b", "fuzz-c", "unknown", "", ".", "x" * 249, "y" * 250, "a/b", "ü" * 90)
 _WORDS = (
@@ -55,6 +55,8 @@ def random_request(api: Api, version: int, random: Random) -> bytes:
     if api.key == 0 and version < 3:
         message = _message(kind(ApiKey.PRODUCE, 3, "request"), random)
         return _written(dataclasses.replace(message, transactional_id=None))[2:]
+    if (api.key, version) in SCHEMAS:
+        return plain(_message(SCHEMAS[api.key, version], random))
     schema, added = REQUESTS.get((api.key, version), (version, b""))
     body = _written(_message(kind(api.key, schema, "request"), random))
     return body[: len(body) - len(added)]

@@ -111,9 +111,9 @@ APIS: Mapping[int, Api] = {
     for api in (
         Api(ApiKey.PRODUCE, 0, 13, 9, served_from=3),
         Api(ApiKey.FETCH, 4, 18, 12),
-        Api(ApiKey.LIST_OFFSETS, 1, 11, 6),
+        Api(ApiKey.LIST_OFFSETS, 0, 11, 6),
         Api(ApiKey.METADATA, 0, 13, 9),
-        Api(ApiKey.OFFSET_COMMIT, 2, 10, 8),
+        Api(ApiKey.OFFSET_COMMIT, 1, 10, 8),
         Api(ApiKey.OFFSET_FETCH, 1, 10, 6),
         Api(ApiKey.FIND_COORDINATOR, 0, 4, 3),
         Api(ApiKey.JOIN_GROUP, 0, 9, 6),

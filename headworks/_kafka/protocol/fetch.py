@@ -165,7 +165,7 @@ def _read_topic(buffer: Buffer, position: int, version: int) -> tuple[str | byte
         position += 2
     if size < 0:
         raise MalformedError("a topic's name is null")
-    return str(buffer[position : position + size], "utf-8"), position + size
+    return str(buffer[position : position + size], "utf-8", "replace"), position + size
 
 
 def encode_reply(

@@ -54,7 +54,7 @@ def parse_header(buffer: Buffer, position: int, end: int) -> RequestHeader:
         body = position + _FIXED.size
         client_id = None
         if size >= 0:
-            client_id = str(buffer[body : body + size], "utf-8")
+            client_id = str(buffer[body : body + size], "utf-8", "replace")
             body += size
         api = APIS.get(key)
         if api is not None and api.flexible <= version <= api.maximum:

@@ -9,6 +9,8 @@ Rules:
   because an element takes at least one byte. Single counts and their sum are limited as well.
 - The result is an instance of kio's dataclass of that version. Unknown tagged fields are skipped.
 - Bytes that do not fit raise `MalformedError`.
+- Text that is not UTF-8 is read with U+FFFD in its place, as Kafka reads it. Clients in C and Go
+  send any bytes as the metadata of an offset. A refusal would make them repeat the request.
 """
 
 from __future__ import annotations
@@ -208,7 +210,7 @@ def _text_or_bytes(field: MessageField, size_reader: _Read) -> _Read:
         if size < 0 or end > len(buffer):
             raise MalformedError(f"{field.name} cannot have {size} bytes")
         value = buffer[position:end]
-        return (value.decode() if text else value), end
+        return (value.decode(errors="replace") if text else value), end
 
     return read
 

@@ -24,7 +24,7 @@ from typing import Any
 from headworks._kafka.protocol.apis import Api
 from headworks._kafka.protocol.frame import MalformedError
 from headworks._kafka.protocol.message_reader import RequestBody, fields_of, message_reader
-from headworks._kafka.protocol.oldest_versions import REPLIES, REQUESTS
+from headworks._kafka.protocol.oldest_versions import REPLIES, REQUESTS, SCHEMAS
 
 Fields = Mapping[str, Any]
 _NO_TIME = timedelta(0)
@@ -34,7 +34,8 @@ def decode(api: Api, version: int, body: bytes) -> Any:
     """Return the request in `body` as kio's dataclass for that version (see `oldest_versions`)."""
     schema, added = REQUESTS.get((api.key, version), (version, b""))
     body = RequestBody(body + added)
-    read = message_reader(_entity(api.name, schema, "request"))
+    ours = SCHEMAS.get((api.key, version))
+    read = message_reader(ours or _entity(api.name, schema, "request"))
     try:
         message, position = read(body, 0)
     except (struct.error, IndexError, ValueError, OverflowError) as error:

@@ -163,7 +163,7 @@ def _parse_plain(
         (size,) = _SHORT.unpack_from(buffer, position)
         position += 2
         if size >= 0:
-            transactional_id = str(buffer[position : position + size], "utf-8")
+            transactional_id = str(buffer[position : position + size], "utf-8", "replace")
             position += size
     acks, _ = _ACKS_TIMEOUT.unpack_from(buffer, position)
     (topics,) = _INT.unpack_from(buffer, position + 6)
@@ -175,7 +175,7 @@ def _parse_plain(
         position += 2
         if size < 0:
             raise MalformedError("a topic's name is null")
-        topic = str(buffer[position : position + size], "utf-8")
+        topic = str(buffer[position : position + size], "utf-8", "replace")
         position += size
         (partitions,) = _INT.unpack_from(buffer, position)
         check_count("partitions", len(parts) + partitions)
@@ -199,7 +199,7 @@ def _parse_flexible(
     transactional_id = None
     size, position = read_unsigned(buffer, position)
     if size:
-        transactional_id = str(buffer[position : position + size - 1], "utf-8")
+        transactional_id = str(buffer[position : position + size - 1], "utf-8", "replace")
         position += size - 1
     acks, _ = _ACKS_TIMEOUT.unpack_from(buffer, position)
     topics, position = read_unsigned(buffer, position + 6)
@@ -214,7 +214,7 @@ def _parse_flexible(
             size, position = read_unsigned(buffer, position)
             if not size:
                 raise MalformedError("a topic's name is null")
-            topic = str(buffer[position : position + size - 1], "utf-8")
+            topic = str(buffer[position : position + size - 1], "utf-8", "replace")
             position += size - 1
         partitions, position = read_unsigned(buffer, position)
         check_count("partitions", len(parts) + partitions - 1)

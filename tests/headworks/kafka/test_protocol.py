@@ -31,13 +31,15 @@ from headworks._kafka.protocol import produce as produce_messages
 from headworks._kafka.protocol.apis import ApiKey
 from headworks._kafka.protocol.fetch import FetchPartition, PartitionData
 from headworks._kafka.protocol.message_reader import fields_of
-from headworks._kafka.protocol.oldest_versions import REQUESTS
+from headworks._kafka.protocol.oldest_versions import REQUESTS, SCHEMAS
 from headworks._kafka.protocol.produce import PartitionRecords, ProduceResult
 from headworks._kafka.records.file_slice import FileSlice
 from tests.broker.build import batch
+from tests.broker.wire import plain
 
 pytestmark = pytest.mark.contract
 
+_WITHOUT_KIO = {*REQUESTS, *SCHEMAS}  # versions that kio has no schema of
 _PRODUCE_BY_ID = 13  # version from which topics are named by their ids
 
 
@@ -230,7 +232,7 @@ def test_fetch_replies_read_back_through_kio(version: int, tmp_path: Path) -> No
 def test_every_advertised_version_has_a_schema_of_the_same_shape(api: Any) -> None:
     camel = "".join(word.capitalize() for word in api.name.split("_"))
     for version in range(max(api.minimum, api.served_from), api.maximum + 1):
-        if (api.key, version) in REQUESTS:
+        if (api.key, version) in _WITHOUT_KIO:
             continue
         for side in ("request", "response"):
             kind = kio_class(api.name, version, side, f"{camel}{side.capitalize()}")
@@ -321,7 +323,7 @@ _VERSIONS = [
     (api, version)
     for api in APIS.values()
     for version in range(api.minimum, api.maximum + 1)
-    if api.key not in (ApiKey.PRODUCE, ApiKey.FETCH) and (api.key, version) not in REQUESTS
+    if api.key not in (ApiKey.PRODUCE, ApiKey.FETCH) and (api.key, version) not in _WITHOUT_KIO
 ]
 
 
@@ -334,6 +336,17 @@ def test_requests_read_as_kio_wrote_them(api: Any, version: int) -> None:
     def check(data: st.DataObject) -> None:
         message = sample(kio_class(api.name, version, "request", f"{camel}Request"), data)
         assert decode(api, version, written(message)) == message
+
+    check()
+
+
+@pytest.mark.parametrize(("key", "version"), SCHEMAS)
+def test_requests_with_a_schema_of_ours_read_as_they_were_written(key: int, version: int) -> None:
+    @settings(max_examples=20, deadline=None)
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        message = sample(SCHEMAS[key, version], data)
+        assert decode(APIS[key], version, plain(message)) == message
 
     check()
 

@@ -1,0 +1,1 @@
+"""Clients of 2017 to 2019, for `tests.interop.test_old_clients`."""
