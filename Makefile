@@ -90,7 +90,7 @@ outgrown: $(READY)  ## the demo, and 100 lost machines, on Kafka, Spark, HDFS, a
 	$(BIN)/python -m tests.outgrown --losses 100
 
 bench: $(READY)  ## measure ourselves beside the peers (an hour, 25 GB of disk)
-	for part in broker coordination registry sdk loader tables audit console; do \
+	for part in broker coordination registry sdk loader tables audit console gate; do \
 	    $(BIN)/python -m bench $$part --format json > bench-$$part.json; \
 	    $(BIN)/python -m bench report bench-$$part.json --into docs/benchmarks.md || exit 1; \
 	done

@@ -22,7 +22,17 @@ from bench.machine import describe
 from bench.report import markdown, replace_section
 from headworks.errors import FindingsError, HeadworksError, UsageError
 
-NAMES = ("broker", "coordination", "registry", "sdk", "loader", "tables", "audit", "console")
+NAMES = (
+    "broker",
+    "coordination",
+    "registry",
+    "sdk",
+    "loader",
+    "tables",
+    "audit",
+    "console",
+    "gate",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:

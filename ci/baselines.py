@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from headworks._ci.catalog import SchemaCatalog, SchemaFile, belongs
+from headworks._ci.catalog import SchemaCatalog, SchemaFile, SharedSchemas, belongs
+from headworks._ci.file_history import FileHistories
 from headworks._ci.governance import GovernanceFile, SubjectGovernance
 from headworks._ci.repository import FileChange, Repository
 from headworks.compatibility import Version
 from headworks.errors import RefusedError, SchemaError, UsageError
 from headworks.registry_client import RegistryClient, SubjectVersion
 from headworks.schema import Schema, parse
-from headworks.schema._canonical import canonical_text
+from headworks.schema._canonical import canonical_text, is_same
 from headworks.schema._model import Named, named_types
 
 # Statuses by which a registry refuses the schema itself, and not the client.
@@ -37,6 +38,10 @@ class SubjectHistory:
     path: str | None = None  # of the file
     # Canonical texts that are registered already, even if other versions followed.
     registered: frozenset[str] = frozenset()
+
+    def has_registered(self, schema: Schema) -> bool:
+        """Return whether the registry has the schema already."""
+        return bool(self.registered) and canonical_text(schema) in self.registered
 
     def label(self, number: int | None) -> str | None:
         """Return the label of that version, or None."""
@@ -70,11 +75,16 @@ class Baseline(Protocol):
         """
 
 
-def open_baseline(text: str, schemas: Path, governance: GovernanceFile) -> Baseline:
-    """Return the baseline for `git:REF` or `registry:URL`; otherwise UsageError."""
+def open_baseline(
+    text: str, schemas: Path, governance: GovernanceFile, shared: SharedSchemas | None = None
+) -> Baseline:
+    """Return the baseline for `git:REF` or `registry:URL`; otherwise UsageError.
+
+    With the `shared` fields of the checked catalog, a git baseline is read and compared fast.
+    """
     kind, _, rest = text.partition(":")
     if kind == "git" and rest:
-        return GitBaseline(rest, schemas, governance)
+        return GitBaseline(rest, schemas, governance, shared or SharedSchemas())
     if kind == "registry" and rest:
         return RegistryBaseline(RegistryClient(rest))
     raise UsageError(
@@ -90,22 +100,36 @@ class GitBaseline:
     ref: str
     schemas: Path
     governance: GovernanceFile
+    shared: SharedSchemas
+    _folder: str = field(init=False)  # of the catalog, in git
+    _roots: tuple[str, str] = field(
+        init=False
+    )  # the start of its files' paths: in git, in the catalog
     _repository: Repository = field(init=False)
     _commit: str = field(init=False)
     _shallow: bool = field(init=False)  # asked once: a question to git is a process
+    _files_before: FileHistories = field(init=False)
     _now: SchemaCatalog = field(init=False)
     _files: dict[str, SchemaFile] = field(init=False)
     _read: tuple[str, Mapping[str, str]] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self._repository = Repository.around(self.schemas)
+        root = self.schemas if self.schemas.is_dir() else self.schemas.parent
+        self._folder = self._repository.relative(root)
+        inside = ["" if one == "." else f"{one}/" for one in (self._folder, root.as_posix())]
+        self._roots = inside[0], inside[1]
         self._commit = self._repository.merge_base(self.ref)
         self._shallow = self._repository.is_shallow()
+        self._files_before = FileHistories(self._repository, self._commit)
         here = self._texts(self._commit)
         moved = self._moved_here()
         mapped = self._mapped()
-        self._now = SchemaCatalog({**moved, **here}, mapped)
-        self._files = SchemaCatalog(here, mapped).subjects()
+        shown = {path: self._shown(path) for path in here}
+        only_here = SchemaCatalog(here, mapped, self.shared, shown)
+        self._files = only_here.subjects()
+        both = {**moved, **here}
+        self._now = SchemaCatalog(both, mapped, self.shared, shown) if moved else only_here
         for one in map(self._now.file, moved):
             if one.subject is not None:
                 self._files.setdefault(one.subject, one)
@@ -146,60 +170,83 @@ class GitBaseline:
 
         A schema also changes if a file changes from which it uses types.
         """
-        versions: list[Version] = []
-        labels: list[str] = []
-        last = None
         # governance.toml of today gives the file its subject, at whatever path it once was.
         mapped = self.governance.has_file(subject)
         states = list(self._states(path, subject if mapped else None))
-        # Git also follows copies: a mapped file was another schema before, if its type had another
-        # name.
+        # A mapped file may be the successor of another schema, whose type had another name.
         own = next((_type_name(one) for one, _ in reversed(states)), None) if mapped else None
+        versions: list[Version] = []
+        labels: list[str] = []
         for one, change in states:
             if one.schema is None or one.subject != subject:
                 continue
             if own is not None and _type_name(one) != own:
                 continue
-            text = canonical_text(one.schema)
-            if text != last:
+            if not versions or not is_same(versions[-1].schema, one.schema):
                 versions.append(Version(len(versions) + 1, one.schema))
                 labels.append(f"commit {change.commit[:9]} of {change.day}")
-                last = text
         return tuple(versions), tuple(labels)
 
     def _states(self, path: str, subject: str | None) -> Iterator[tuple[SchemaFile, FileChange]]:
         """Yield the file after each commit that changed it or a file that it uses, oldest first.
 
-        If `subject` is not None, it is the subject of the file.
+        If `subject` is not None, it is the subject of the file. The last state is that of the merge
+        base, also if a merge discarded the last change.
         """
-        changes = list(self._repository.changes(self._commit, path))
-        used = self._now.sources(path)
-        own = {change.commit: change.path for change in changes}
-        here = changes[-1].path if changes else path
-        for other in used:
-            changes += self._repository.changes(self._commit, other)
-        ordered = self._repository.in_order(changes) if used else list(reversed(changes))
-        groups: list[tuple[FileChange, tuple[str, ...]]] = []
-        for change in {change.commit: change for change in ordered}.values():
-            here = own.get(change.commit, here)
-            groups.append((change, (here, *used)))
-        names = [f"{change.commit}:{file}" for change, files in groups for file in files]
-        texts = self._repository.contents(names)
-        for change, files in groups:
-            known = {file: text for file in files if (text := next(texts)) is not None}
-            if files[0] in known:
-                yield self._in(change.commit, files[0], known, subject), change
+        files = [path, *self._now.sources(path)]
+        changes = {file: self._files_before.of(file) for file in files}
+        at = {file: found[-1].path if found else file for file, found in changes.items()}
+        by_commit: dict[str, dict[str, FileChange]] = {}
+        every = [(one.order, file, one) for file, found in changes.items() for one in found]
+        for _, file, one in sorted(every, key=lambda each: -each[0]):
+            by_commit.setdefault(one.commit, {})[file] = one
+        names: list[str | None] = []
+        states: list[tuple[FileChange, tuple[str, ...]]] = []
+        for commit, changed in by_commit.items():
+            at |= {file: one.path for file, one in changed.items()}
+            states.append((next(iter(changed.values())), tuple(at[file] for file in files)))
+            for file in files:
+                own = changed.get(file)
+                names.append(f"{commit}:{at[file]}" if own is None else own.blob)
+        found = iter(self._repository.objects.texts(names))
+        known: dict[str, str] = {}
+        for change, paths in states:
+            texts = dict(zip(files, [next(found) for _ in files], strict=True))
+            known = {file: text for file, text in texts.items() if text is not None}
+            if path in known:
+                yield self._in(change.commit, path, known, paths, subject), change
+        now = {file: text for file in files if (text := self._now.texts.get(file)) is not None}
+        if known != now and path in now:
+            base = FileChange(self._commit, self._repository.day(self._commit), path, None, -1)
+            yield self._in(self._commit, path, now, files, subject), base
 
     def _in(
-        self, commit: str, path: str, known: Mapping[str, str], subject: str | None
+        self,
+        commit: str,
+        path: str,
+        known: Mapping[str, str],
+        paths: Sequence[str],
+        subject: str | None,
     ) -> SchemaFile:
-        """Return a file as of a commit, in which it may have used other files than now."""
+        """Return a file as of a commit, in which it may have used other files than now.
+
+        `known` has the texts of the file and of those that it uses now, by their paths now, and
+        `paths` are their paths as of the commit.
+        """
         mapped = {} if subject is None else {path: subject}
-        one = SchemaCatalog(known, mapped).file(path)
+        shown = {file: self._shown(file) for file in known}
+        one = SchemaCatalog(known, mapped, self.shared, shown).file(path)
         if one.error is None or one.error.rule != "undefined-type":
             return one
-        beside = self._repository.texts(commit, path.rpartition("/")[0])
-        return SchemaCatalog({**self._texts(commit), **beside}, mapped).file(path)
+        beside = self._repository.texts(commit, paths[0].rpartition("/")[0])
+        others = {**self._texts(commit), **beside}
+        others = {file: text for file, text in others.items() if file not in paths}
+        return SchemaCatalog({**others, **known}, mapped, self.shared, shown).file(path)
+
+    def _shown(self, path: str) -> str:
+        """Return the path by which the checked catalog names a file of the repository."""
+        before, after = self._roots
+        return after + path.removeprefix(before) if path.startswith(before) else path
 
     def _texts(self, commit: str) -> Mapping[str, str]:
         """Return the catalog of a commit; the last one is cached."""
@@ -209,12 +256,6 @@ class GitBaseline:
             kept = {path: text for path, text in texts.items() if belongs(path.removeprefix(root))}
             self._read = commit, kept
         return self._read[1]
-
-    @property
-    def _folder(self) -> str:
-        """The path of the catalog's folder in git."""
-        folder = self.schemas if self.schemas.is_dir() else self.schemas.parent
-        return self._repository.relative(folder)
 
     def _mapped(self) -> dict[str, str]:
         """Return the subjects of mapped files, by their paths now and at the merge base."""
@@ -227,7 +268,7 @@ class GitBaseline:
         """Return files of the merge base from the folder that the catalog had before a rename."""
         moves = self._repository.moves(self._commit).items()
         old = [was for now, was in moves if now.startswith(f"{self._folder}/")]
-        texts = self._repository.contents([f"{self._commit}:{path}" for path in old])
+        texts = self._repository.objects.texts([f"{self._commit}:{path}" for path in old])
         return {path: text for path, text in zip(old, texts, strict=True) if text is not None}
 
 

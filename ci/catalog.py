@@ -15,6 +15,7 @@ import codecs
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,7 @@ from headworks.errors import SchemaError, UsageError
 from headworks.schema import Record, Schema, governance_of, parse, subject_of
 from headworks.schema._governance import own_subject
 from headworks.schema._model import PRIMITIVES, EnumType, Fixed, Json, Named, named_types
-from headworks.schema._parse import decode
+from headworks.schema._parse import SharedFields, decode
 
 # The folder of a warehouse in which the loader keeps commits and schemas.
 WAREHOUSE_METADATA: Final = "_headworks"
@@ -75,14 +76,27 @@ def within(path: str, schemas: Sequence[Path]) -> bool:
 
 
 @dataclass(slots=True)
+class SharedSchemas:
+    """Equal texts and equal fields of a file, which several catalogs parse once."""
+
+    fields: SharedFields = field(default_factory=dict)
+    schemas: dict[tuple[str, str], Schema] = field(default_factory=dict)  # without other files
+
+
+@dataclass(slots=True)
 class SchemaCatalog:
-    """The files of one tree: `texts` are their contents by path, `mapped` their given subjects."""
+    """The files of one tree: `texts` are their contents by path, `mapped` their given subjects.
+
+    `named` gives the path by which pointers name a file, if it is another one.
+    """
 
     texts: Mapping[str, str]
     mapped: Mapping[str, str] = field(default_factory=dict)
+    shared: SharedSchemas | None = None
+    named: Mapping[str, str] = field(default_factory=dict)
     _defined_in: dict[str, str] = field(default_factory=dict)  # file of each full name
     # By file, the candidates of each name that it uses and does not define.
-    _used: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
+    _used: dict[str, Sequence[tuple[str, ...]]] = field(default_factory=dict)
     _shared: set[str] = field(default_factory=set)  # files that others use
     _branches: set[str] = field(default_factory=set)  # types that unions of events name
     _files: dict[str, SchemaFile] = field(default_factory=dict)  # parsed, by path
@@ -90,21 +104,20 @@ class SchemaCatalog:
     _maps: dict[str, SourceMap] = field(default_factory=dict)  # by path
 
     def __post_init__(self) -> None:
-        defined: dict[str, set[str]] = {}
+        if len(self.texts) == 1:  # there is no other file to use
+            return
+        defined: dict[str, frozenset[str]] = {}
         for path, text in self.texts.items():
-            try:
-                value = decode(text)
-            except SchemaError:
+            found = _declarations(text)
+            if found is None:
                 continue
-            names, uses = set[str](), list[tuple[str, ...]]()
-            _walk(value, names, uses)
-            defined[path], self._used[path] = names, uses
+            defined[path], self._used[path], branches = found
             if path not in self.mapped:
-                self._branches.update(one for one in _list(value) if isinstance(one, str))
-            for name in sorted(names):
+                self._branches.update(branches)
+            for name in sorted(defined[path]):
                 self._defined_in.setdefault(name, path)
         for path, uses in self._used.items():
-            self._used[path] = [names for names in uses if not defined[path] & set(names)]
+            self._used[path] = [names for names in uses if not defined[path].intersection(names)]
             self._shared.update(self._sources(path))
 
     def files(self) -> Iterator[SchemaFile]:
@@ -197,12 +210,24 @@ class SchemaCatalog:
                     return SchemaFile(path, text, error=error)
                 references |= {node.name: node for node in named_types(other.schema)}
             _check_encoding(text)
-            schema = parse(text, references=references, base=f"{path}#")
+            schema = self._parse(text, f"{self.named.get(path, path)}#", references)
             return SchemaFile(path, text, schema, None, self._subject(path, schema))
         except SchemaError as error:
             return SchemaFile(path, text, error=error)
         finally:
             self._reading.pop()
+
+    def _parse(self, text: str, base: str, references: Mapping[str, Named]) -> Schema:
+        shared = self.shared
+        if shared is None:
+            return parse(text, references=references, base=base)
+        known = None if references else shared.schemas.get((base, text))
+        if known is None:
+            fields = shared.fields
+            known = parse(text, references=references, base=base, shared=fields, adds=True)
+            if not references:
+                shared.schemas[base, text] = known
+        return known
 
     def _subject(self, path: str, schema: Schema) -> str | None:
         mapped = self.mapped.get(path)
@@ -225,13 +250,28 @@ class SchemaCatalog:
 
 
 def _check_encoding(text: str) -> None:
-    wrong = NOT_UTF8.search(text)
+    wrong = None if text.isascii() else NOT_UTF8.search(text)
     if wrong is not None:
         raise SchemaError(
             f"the file is not UTF-8: byte 0x{ord(wrong.group()) - 0xDC00:02x}",
             rule="utf-8",
             fix="save it as UTF-8",
         )
+
+
+@lru_cache(maxsize=20_000)
+def _declarations(
+    text: str,
+) -> tuple[frozenset[str], tuple[tuple[str, ...], ...], tuple[str, ...]] | None:
+    """Return what `_walk` collects of a text, and the branches that it names; None if no JSON."""
+    try:
+        value = decode(text)
+    except SchemaError:
+        return None
+    names, uses = set[str](), list[tuple[str, ...]]()
+    _walk(value, names, uses)
+    branches = tuple(one for one in _list(value) if isinstance(one, str))
+    return frozenset(names), tuple(uses), branches
 
 
 def _walk(value: Json, defined: set[str], used: list[tuple[str, ...]]) -> None:

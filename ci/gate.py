@@ -22,7 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headworks._ci.baselines import Baseline, SubjectHistory, open_baseline
-from headworks._ci.catalog import SchemaCatalog, SchemaFile, read_folder, within
+from headworks._ci.catalog import (
+    SchemaCatalog,
+    SchemaFile,
+    SharedSchemas,
+    read_folder,
+    within,
+)
 from headworks._ci.consumers import DownstreamConsumers
 from headworks._ci.governance import (
     GovernanceFile,
@@ -47,7 +53,7 @@ from headworks._ci.verdict import (
 from headworks.compatibility import Finding, Level, Policy, check_level, stricter_findings
 from headworks.errors import UsageError
 from headworks.schema import Record, Schema, topic_of
-from headworks.schema._canonical import canonical_text, fingerprint
+from headworks.schema._canonical import fingerprint, is_same
 
 if TYPE_CHECKING:
     from headworks._ci.trial import Trial
@@ -104,8 +110,9 @@ def check(
     paths = [schemas] if isinstance(schemas, Path) else list(schemas)
     root = catalog_root(*paths, home=home)
     governance = read_governance(root)
-    baselines = tuple(open_baseline(text, root, governance) for text in against)
-    catalog = SchemaCatalog(read_folder(root), governance.mapped(root.as_posix()))
+    shared = SharedSchemas()
+    baselines = tuple(open_baseline(text, root, governance, shared) for text in against)
+    catalog = SchemaCatalog(read_folder(root), governance.mapped(root.as_posix()), shared)
     catalog.subjects(paths)  # refuses two files with one subject
     day = today or datetime.now(tz=UTC).date()
     consumers = DownstreamConsumers(governance, bootstrap)
@@ -171,9 +178,8 @@ def _check_file(one: SchemaFile, context: _CheckContext) -> SubjectVerdict:
             warned.append(replace(located, is_warning=True))
     refused = {(located.file, located.finding.path) for located in found}
     warned = [each for each in warned if (each.file, each.finding.path) not in refused]
-    text = canonical_text(one.schema)
     known = [[v.schema for v in history.versions] for _, history in histories if history]
-    changed = not any(canonical_text(schemas[-1]) == text for schemas in known if schemas)
+    changed = not any(is_same(schemas[-1], one.schema) for schemas in known if schemas)
     impact = _impact(one.schema, one.subject, known, context) if changed else None
     trial = context.try_on(one.subject, one.schema) if changed and context.try_on else None
     if trial is not None:
@@ -196,7 +202,7 @@ def _findings(
     """
     assert one.schema is not None
     assert one.subject is not None
-    if history is not None and canonical_text(one.schema) in history.registered:
+    if history is not None and history.has_registered(one.schema):
         return
     governance = files.of(one.subject) if history is None else history.governance
     versions = () if history is None else history.versions
@@ -227,7 +233,7 @@ def _warnings(
     assert one.subject is not None
     governance = files.of(one.subject) if history is None else history.governance
     versions = () if history is None else history.versions
-    if versions and canonical_text(versions[-1].schema) == canonical_text(one.schema):
+    if versions and is_same(versions[-1].schema, one.schema):
         return
     strictest = Policy.default_of(one.subject)
     try:

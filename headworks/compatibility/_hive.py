@@ -10,7 +10,7 @@ The table of a topic follows its schemas one after the other, and files of old s
 - A metastore bounds the name of a column and the text of its type.
 
 Rules: it judges the step from an old schema to the next one, whatever the level's direction. It
-reports no problem that the old schema had already.
+reports no problem that the old schema had already, and so skips a node that both schemas share.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ class _TableEvolution:
             below: list[tuple[str, Schema, Schema]] = []
             if isinstance(mine, Record) and isinstance(theirs, Record):
                 yield from self._struct(path, mine, theirs)
-                known = {f.name: f.type for f in theirs.fields}
+                known = theirs.by_name
                 below += [
-                    (_dotted(path, f.name), f.type, known[f.name])
+                    (_dotted(path, f.name), f.type, was.type)
                     for f in mine.fields
-                    if f.name in known
+                    if (was := known.get(f.name)) is not None and was is not f
                 ]
             elif isinstance(mine, Array) and isinstance(theirs, Array):
                 below.append((f"{path}[]", mine.items, theirs.items))
@@ -112,28 +112,28 @@ class _TableEvolution:
             stack.extend(reversed(below))
 
     def _struct(self, path: str, new: Record, old: Record) -> Iterator[Finding]:
-        known = {f.name for f in old.fields}
+        added = [one for one in new.fields if one.name not in old.by_name]
         cases: dict[str, str] = {}
-        for one in (*old.fields, *new.fields):
+        for one in (*old.fields, *new.fields) if added else ():
             folded = one.name.lower()
             other = cases.setdefault(folded, one.name)
-            if other != one.name and one.name not in known:
+            if other != one.name and one.name not in old.by_name:
                 message = f'the columns "{other}" and "{one.name}" differ in case only, and a '
                 message += "Hive table takes them for one"
                 fix = f'give "{one.name}" another name'
                 yield self._finding("HW202", path, one, old, message, fix)
-        for one in new.fields:
-            if one.name not in known:
-                yield from self._added(_dotted(path, one.name), one, new, old, top=not path)
+        for one in added:
+            yield from self._added(_dotted(path, one.name), one, new, old, top=not path)
         if not path:
             yield from self._too_long(new, old)
 
     def _too_long(self, new: Record, old: Record) -> Iterator[Finding]:
         """Problems of columns whose name or type the metastore cannot store."""
-        before = {one.name: one for one in old.fields}
         lengths = TypeLengths()
         for one in new.fields:
-            was = before.get(one.name)
+            was = old.by_name.get(one.name)
+            if was is one:
+                continue
             if was is None and (name := name_problem(one.name)):
                 fix = "give the field a shorter name"
                 yield self._finding("HW207", one.name, one, old, name, fix)
@@ -147,8 +147,7 @@ class _TableEvolution:
     def _added(
         self, path: str, one: Field, new: Record, old: Record, *, top: bool
     ) -> Iterator[Finding]:
-        known = {f.name for f in old.fields} if one.aliases else set()
-        renamed = [alias for alias in one.aliases if alias in known]
+        renamed = [alias for alias in one.aliases if alias in old.by_name]
         if renamed:
             message = f'"{one.name}" renames "{renamed[0]}" by an alias, and a Hive table cannot '
             message += f'rename a column: a new column "{one.name}" would stand beside a dead '

@@ -15,7 +15,7 @@ compared once, and a Budget bounds the whole. Findings are in the order of the r
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -87,8 +87,6 @@ class _Resolution:
     sides: Sides  # the version numbers, for messages
     budget: Budget
     memo: dict[tuple[int, int], _Outcome] = field(default_factory=dict)  # outcomes by pair of ids
-    # Fields by name, by id of the record.
-    fields_of: dict[int, dict[str, Field]] = field(default_factory=dict)
     # Pairs for which Java throws instead of answering: final, wherever they occur.
     ambiguous: list[_Outcome] = field(default_factory=list)
 
@@ -228,7 +226,7 @@ class _Resolution:
         self.budget.spend(len(reader.fields))
         reasons = self._name_reasons(reader, writer)
         ok, inner = not reasons, list[tuple[str, _Outcome]]()
-        theirs = self._fields_of(writer)
+        theirs = writer.by_name
         feeds: dict[int, Field] = {}
         for mine in reader.fields:
             if mine.shared and not mine.aliases and theirs.get(mine.name) is mine:
@@ -258,12 +256,6 @@ class _Resolution:
                 ok = ok and outcome.ok
                 inner.append((mine.name, outcome))
         return _Outcome(ok, reasons, inner) if reasons or inner else _RESOLVES
-
-    def _fields_of(self, record: Record) -> dict[str, Field]:
-        found = self.fields_of.get(id(record))
-        if found is None:
-            found = self.fields_of[id(record)] = {f.name: f for f in record.fields}
-        return found
 
     def _missing_field(self, mine: Field, reader: Record, writer: Record) -> _Outcome:
         if not mine.has_default:
@@ -371,7 +363,7 @@ def _shares_simple_name(branch: Named, writer: Named) -> bool:
     return any(simple_name(name) == simple for name in (branch.name, *branch.aliases))
 
 
-def _matches(mine: Field, theirs: dict[str, Field]) -> list[Field]:
+def _matches(mine: Field, theirs: Mapping[str, Field]) -> list[Field]:
     direct = theirs.get(mine.name)
     found = [] if direct is None else [direct]
     for alias in mine.aliases:

@@ -76,7 +76,7 @@ def field_aliases_in_use(reader: Schema, writer: Schema) -> Iterator[tuple[Field
 
 
 def _aliases_in_use_in(mine: Record, other: Record) -> Iterator[tuple[Field, Field]]:
-    known = {f.name: f for f in other.fields}
+    known = other.by_name
     aliased = {f.name: f for f in mine.fields if f.aliases}
     for one in aliased.values():
         for alias in one.aliases:

@@ -18,6 +18,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import is_
 from typing import cast
 
 from headworks.schema._model import (
@@ -45,6 +46,23 @@ _SHORT["\r"] = "\\r"
 def canonical_text(schema: Schema) -> str:
     """Return the text that Avro Java 1.12.1's `Schema.toString()` prints."""
     return _Printer().text(schema)
+
+
+def is_same(one: Schema, other: Schema) -> bool:
+    """Return whether two schemas have one canonical text, without printing records that share."""
+    if one is other:
+        return True
+    if isinstance(one, Record) and isinstance(other, Record):
+        if len(one.fields) != len(other.fields):
+            return False
+        if all(map(is_, one.fields, other.fields)):
+            return _head(one) == _head(other)
+    return canonical_text(one) == canonical_text(other)
+
+
+def _head(node: Record) -> tuple[object, ...]:
+    """Return what the canonical text of a record has beside its fields."""
+    return node.name, node.is_error, node.doc, node.aliases, list(node.props.items())
 
 
 def normalized_text(schema: Schema) -> str:

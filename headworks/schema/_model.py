@@ -152,14 +152,24 @@ class Record:
     props: Mapping[str, Json] = field(default_factory=dict)
     pointer: str = ""
     is_error: bool = False
+    _by_name: dict[str, Field] | None = field(default=None, init=False)
     kind: Final = "record"
 
     def __repr__(self) -> str:
         return f"Record({self.name!r}, {len(self.fields)} fields)"
 
+    @property
+    def by_name(self) -> Mapping[str, Field]:
+        """The fields by name; none while the definition is being read."""
+        if self._by_name is None:
+            if not self.fields:
+                return {}
+            self._by_name = {f.name: f for f in self.fields}
+        return self._by_name
+
     def field(self, name: str) -> Field | None:
         """The field of that name, or None."""
-        return next((f for f in self.fields if f.name == name), None)
+        return self.by_name.get(name)
 
 
 Named = Fixed | EnumType | Record

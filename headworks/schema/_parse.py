@@ -72,6 +72,7 @@ def parse(
     strict: bool = True,
     base: str = "",
     shared: SharedFields | None = None,
+    adds: bool = False,
 ) -> Schema:
     """Parse schema text, or JSON already decoded, into nodes.
 
@@ -81,11 +82,12 @@ def parse(
 
     `shared` makes many versions of one schema cheap to hold and to compare. A field without named
     types is the node of an earlier text that has the same field at the same place. Lenient texts
-    add theirs. A strict text adds none, because it is only proposed; a field that another strict
-    text had is valid.
+    add theirs. A strict text adds its own only if `adds`, because it may be only proposed; a field
+    that another strict text had is valid.
     """
     value = decode(source) if isinstance(source, str) else source
-    return _Parser(dict(references or {}), strict, shared).schema(value, "", base, 0)
+    parser = _Parser(dict(references or {}), strict, shared, adds or not strict)
+    return parser.schema(value, "", base, 0)
 
 
 def decode(text: str) -> Json:
@@ -135,6 +137,7 @@ class _Parser:
     names: dict[str, Named]  # types defined so far, by full name
     strict: bool  # whether defaults are validated
     shared: SharedFields | None = None  # see parse
+    adds: bool = False  # whether its fields are added to the shared ones
     # How often a named type was used or defined. A field that does neither can be shared.
     touched: int = 0
     # Records whose definition is being read: named already, fields not yet known.
@@ -254,21 +257,17 @@ class _Parser:
         # Version 2 of the format writes equal values as equal bytes: no references to objects.
         key = (at, marshal.dumps(value, 2))
         known = self.shared.get(key)
-        if self.strict:
-            if known is not None and known.validated:
-                return known
-            own = self._field(value, namespace, at, depth)
-            if known is None:
-                return own
+        if known is not None and (known.validated or not self.strict):
+            return known
+        before = self.touched
+        own = self._field(value, namespace, at, depth)
+        if known is not None:
             known.validated = True
             return known
-        if known is None:
-            before = self.touched
-            known = self._field(value, namespace, at, depth)
-            if self.touched == before:
-                known.shared = True
-                self.shared[key] = known
-        return known
+        if self.adds and self.touched == before:
+            own.shared, own.validated = True, self.strict
+            self.shared[key] = own
+        return own
 
     def _field(self, value: Json, namespace: str, at: str, depth: int) -> Field:
         if not isinstance(value, dict):

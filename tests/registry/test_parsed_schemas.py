@@ -19,7 +19,7 @@ from headworks._subject import Subject
 from headworks.compatibility import Finding, Level, Policy, Version, check_level
 from headworks.errors import SchemaError
 from headworks.schema import Record, Schema, parse
-from headworks.schema._canonical import canonical_text
+from headworks.schema._canonical import canonical_text, is_same
 from headworks.schema._parse import SharedFields
 from tests.headworks.compatibility.generate import random_pair
 from tests.registry.rest import record, text_of
@@ -104,6 +104,29 @@ def test_what_is_proposed_is_validated_and_adds_no_shared_field() -> None:
     assert right.fields[0].validated
     assert [one.shared for one in right.fields] == [True, False]
     assert len(shared) == 2
+
+
+def test_strict_texts_share_their_fields_if_they_add_them() -> None:
+    """As the gate reads the versions of a file: an invalid default stays one."""
+    shared: SharedFields = {}
+    first = parse(text_of(record("a:int=0", "b:int=0")), shared=shared, adds=True)
+    second = parse(text_of(record("a:int=0", "b:int=1")), shared=shared, adds=True)
+    assert isinstance(first, Record)
+    assert isinstance(second, Record)
+    assert [one is other for one, other in zip(first.fields, second.fields, strict=True)] == [
+        True,
+        False,
+    ]
+    assert is_same(first, first)
+    assert is_same(first, parse(text_of(record("a:int=0", "b:int=0")), shared=shared, adds=True))
+    assert is_same(first, parse(text_of(record("a:int=0", "b:int=0"))))
+    assert not is_same(first, second)
+    assert not is_same(first, parse(text_of(record("a:int=0")), shared=shared, adds=True))
+    renamed = text_of({**record("a:int=0", "b:int=0"), "doc": "another"})
+    assert not is_same(first, parse(renamed, shared=shared, adds=True))
+    for _ in range(2):
+        with pytest.raises(SchemaError, match="is not a value of type int"):
+            parse(text_of(record('a:int="x"')), shared=shared, adds=True)
 
 
 def test_a_proposal_takes_the_fields_of_the_newest_version(tmp_path: Path) -> None:
