@@ -9,7 +9,8 @@ killed under them, and the broker is paused.
 Between the kills, the usage is read as the gate reads it, with the reconciler at work beside it, or
 as the console reads it. At each look:
 
-- no use in a journal that is older than `KNOWN_WITHIN_MS` may be unknown;
+- no use in a journal that is older than `KNOWN_WITHIN_MS` may be unknown, except those that were
+  not reported when their program was killed with its folder, whose counter files alone had them;
 - the gate's evidence may not allow the removal of a version that was known as read before, or that
   is read for longer than that. Evidence counts as if it was collected for `_OLD_DAYS`.
 
@@ -36,6 +37,8 @@ from headworks._audit.store import AuditStore
 from headworks._audit.store.evidence import read_until
 from headworks._audit.usage import SubjectUsage
 from headworks._audit.usage_reader import group_readers, read_usage
+from headworks._audit_counting.counters import PendingIncrement, leftover_files
+from headworks._audit_counting.schema_use import UNREGISTERED
 from headworks._ci.governance import EvidenceRule
 from headworks._ci.usage import DAY_MS, evidence_of
 from headworks._cli.stack.ports import free_ports
@@ -63,6 +66,7 @@ class Report:
     allowed: int = 0  # verdicts that a version is unused
     refused: int = 0
     longest_ms: int = 0  # that a use was not known
+    lost: int = 0  # uses that went with the folder of their program, unreported
     wrong: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -72,7 +76,8 @@ class Report:
             [
                 told,
                 f"looks: {kinds}; {self.uses} programs and versions, each known at the end",
-                f"the longest that a use was not known: {self.longest_ms / 1000:.1f} s",
+                f"the longest that a use was not known: {self.longest_ms / 1000:.1f} s; "
+                f"{self.lost} uses lost with the folder that had counted them",
                 f"verdicts: {self.allowed} unused, {self.refused} in use or not known",
                 *self.wrong[:20],
             ]
@@ -186,7 +191,7 @@ class _Campaign:
         if journal is None:
             path = self.folder / f"{program.journal}.journal"
             journal = self.journals[program.journal] = _Journal(program, program.version, path)
-        state = self.folder / f"state-{program.name}-{program.folders}"
+        state = self._state(program)
         command = ["tests.soak.usage_client", self.broker.address, self.url, program.topic]
         command += [program.role, program.name, _package(program.topic, program.version)]
         command += [str(state), str(journal.path)]
@@ -242,10 +247,40 @@ class _Campaign:
         program = self.chance.choice(self.programs)
         assert program.child is not None
         program.child.kill()
+        self._forget_unreported(program)
         program.folders += 1
         self._start(program)
-        # Nobody will report the last uses in the old folder: those of the new one stand for them.
         self._wait_for(program)
+
+    def _forget_unreported(self, program: _Program) -> None:
+        """Remove the uses from the journals that only the counter files of the folder have."""
+        counted: Counter[int] = Counter()  # by version
+        for file in leftover_files(self._state(program)):
+            for one in file.increments(owner_died=True):
+                for version in self._versions_of(program, one):
+                    counted[version] += sum(one.counts.values())
+            file.close()
+        for version, count in counted.items():
+            journal = self.journals.get(f"{program.name}@{version}")
+            if journal is not None and count:
+                journal.read()
+                self.report.lost += len(journal.times[-count:])
+                del journal.times[-count:]
+
+    def _versions_of(self, program: _Program, counts: PendingIncrement) -> list[int]:
+        """Return the versions of a program that counts may be about; none for a reader of dicts.
+
+        A reader that could not ask for the id of its schema counts as UNREGISTERED.
+        """
+        if counts.ids is None or program.role not in ("write", "read"):
+            return []
+        own = counts.ids.written if program.role == "write" else counts.ids.read
+        ids = self.ids[program.topic]
+        unregistered = program.role == "read" and own == UNREGISTERED
+        return [version for version, id_ in ids.items() if id_ == own or unregistered]
+
+    def _state(self, program: _Program) -> Path:
+        return self.folder / f"state-{program.name}-{program.folders}"
 
     def _kill_broker(self) -> None:
         self.broker.kill()
