@@ -53,9 +53,7 @@ from headworks._registry.operations.version_search import (
     visible_versions,
 )
 from headworks._registry.store import RegistryStore, schema_writes, schemas
-from headworks._registry.store.changes import AuditEntry, add_audit_entry
 from headworks._registry.store.schemas import StoredSchema, StoredVersion
-from headworks._server.database import sent_together
 from headworks._subject import Subject
 
 __all__ = ["ProposedSchema", "Registrar"]
@@ -277,12 +275,11 @@ class Registrar:
             self._cache.begin_adding(stored)
         if plan.replaced is not None:
             schema_writes.drop_versions(connection, subject, [plan.number])
-        entry = AuditEntry("register", str(subject), plan.number, stored.id)
-        with sent_together(connection):
-            if is_new:
-                schema_writes.add_schema(connection, stored, plan.last_id)
-            schema_writes.add_version(connection, subject, plan.number, stored.id, now)
-            add_audit_entry(connection, entry, who=who, at_ms=now)
+        added = schema_writes.NewVersion(subject, plan.number, stored, who, now)
+        if is_new:
+            schema_writes.add_version_of_new_schema(connection, added, plan.last_id)
+        else:
+            schema_writes.add_version(connection, added)
         return StoredVersion(subject, plan.number, stored, False, now)
 
     def _plan(

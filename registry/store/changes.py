@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, bindparam, insert, select
 
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.store.tables import audit
 from headworks._server.database import PreparedStatement
 
 _COLUMNS = ("who", "at_ms", "action", "subject", "version", "schema_id", "detail")
-_ADD = PreparedStatement(insert(audit), _COLUMNS)
+# Not RETURNING: nobody asks for the number of a row.
+NEW_AUDIT_ENTRY = insert(audit).inline().values({name: bindparam(name) for name in _COLUMNS})
+ADD_AUDIT_ENTRY = PreparedStatement(NEW_AUDIT_ENTRY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,12 @@ class AuditEntry:
 
 def add_audit_entry(connection: Connection, change: AuditEntry, *, who: str, at_ms: int) -> None:
     """Append an entry inside the transaction of its change."""
-    values = {
+    ADD_AUDIT_ENTRY.run(connection, audit_values(change, who=who, at_ms=at_ms))
+
+
+def audit_values(change: AuditEntry, *, who: str, at_ms: int) -> dict[str, object]:
+    """Return the values of an entry's row."""
+    return {
         "who": who,
         "at_ms": at_ms,
         "action": change.action,
@@ -41,7 +48,6 @@ def add_audit_entry(connection: Connection, change: AuditEntry, *, who: str, at_
         "schema_id": change.schema_id,
         "detail": json.dumps(change.detail, ensure_ascii=False),
     }
-    _ADD.run(connection, values)
 
 
 def changes(

@@ -34,7 +34,6 @@ from headworks._broker.topics.known_schemas import KnownSchemas
 from headworks._cli.main import command_line
 from headworks._registry.model.definition import Definition, SchemaReference
 from headworks._registry.store import RegistryStore, schema_writes, schemas, settings
-from headworks._registry.store.changes import AuditEntry, add_audit_entry
 from headworks._registry.store.schemas import StoredSchema
 from headworks._server.checked_sqlite import row_checksums
 from headworks._server.checked_sqlite.salvage import intact_rows
@@ -267,13 +266,11 @@ def _fill_registry(folder: Path) -> Callable[[], None]:
             _, last = schemas.last_numbers(connection, subject)
             given = (last or 0) + 1
             added = StoredSchema(subject.context, given, Definition(text, used), number)
-            schema_writes.add_schema(connection, added, last)
-            schema_writes.add_version(connection, subject, number + 1, given, number)
+            version = schema_writes.NewVersion(subject, number + 1, added, "w", number)
+            schema_writes.add_version_of_new_schema(connection, version, last)
             if number % 6 == 0:
                 settings.write_config(connection, str(subject), {"compatibilityLevel": "FULL"})
                 settings.write_mode(connection, str(subject), "READONLY")
-            entry = AuditEntry("register", str(subject), number + 1, given)
-            add_audit_entry(connection, entry, who="w", at_ms=number)
     return store.close
 
 

@@ -12,15 +12,15 @@ SQLAlchemy, so nothing that a producer imports may import it.
 from headworks._server.database.database import Database, now_ms
 from headworks._server.database.dialects import sqlite_file
 from headworks._server.database.migrations import Bookkeeping, Step, bookkeeping
-from headworks._server.database.prepared import PreparedStatement, sent_together
+from headworks._server.database.prepared import PreparedChanges, PreparedStatement
 
 __all__ = [
     "Bookkeeping",
     "Database",
+    "PreparedChanges",
     "PreparedStatement",
     "Step",
     "bookkeeping",
     "now_ms",
-    "sent_together",
     "sqlite_file",
 ]

@@ -25,7 +25,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from headworks._server.checked_sqlite.commit_counter import CommitCounter
 from headworks._server.database import dialects
 from headworks._server.database.migrations import Bookkeeping, Step, migrate
-from headworks._server.database.prepared import PreparedStatement
+from headworks._server.database.prepared import (
+    PreparedStatement,
+    run_script,
+    run_text,
+    takes_several,
+)
 from headworks._server.database.write_group import WriteGroup
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
@@ -178,8 +183,7 @@ class Database:
         if group.error is not None:
             raise group.error
         try:
-            with group.member():
-                revision = self._raise_revision(group.connection)
+            with group.member(self._raise_revision) as revision:
                 yield group.connection
             group.revision = revision
         finally:
@@ -196,7 +200,13 @@ class Database:
             with self._counting:
                 self._queued -= 1
 
-    def _raise_revision(self, connection: Connection) -> int:
+    def _raise_revision(self, connection: Connection, before: str | None) -> int:
+        """Run the statement `before`, if any, and raise the revision; return the new one."""
+        if before is not None and takes_several(connection.dialect):
+            text = self._returned_revision.text(connection)
+            return int(run_script(connection, (before, text))[0][0])
+        if before is not None:
+            run_text(connection, before)
         if dialects.can_return(connection):
             return int(self._returned_revision.scalar(connection, {}))
         self._add_revision.run(connection, {})

@@ -14,17 +14,17 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, Insert, Select, Update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.selectable import CompoundSelect
 
-__all__ = ["PreparedStatement", "run_text", "sent_together"]
+__all__ = ["PreparedChanges", "PreparedStatement", "run_script", "run_text"]
 
-_Statement = Select[Any] | CompoundSelect[Any] | Insert | Update
+_Change = Insert | Update
+_Statement = Select[Any] | CompoundSelect[Any] | _Change
 
 
 def run_text(
@@ -39,22 +39,25 @@ def run_text(
         raise _as_sqlalchemy(connection, error, text, values) from error
 
 
-@contextmanager
-def sent_together(connection: Connection) -> Iterator[None]:
-    """Let the driver send the prepared statements inside the block in one go, if it can.
+def takes_several(dialect: Dialect) -> bool:
+    """Return whether the database runs several statements in one round trip.
 
-    They return no rows. The error of one is raised at the end of the block.
+    SQLite runs in this process, so it has no round trips to save.
     """
+    return dialect.name == "postgresql"
+
+
+def run_script(connection: Connection, texts: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Let a database that `takes_several` run SQL without values; return the rows of the last."""
     driver: Any = connection.connection.driver_connection
-    pipeline = getattr(connection.dialect.loaded_dbapi, "Pipeline", None)  # psycopg's
-    if pipeline is None or not pipeline.is_supported():  # libpq has it from version 14 on
-        yield
-        return
+    script = "; ".join(texts)
     try:
-        with driver.pipeline():
-            yield
+        cursor = driver.execute(script, prepare=False)
+        for _ in texts[1:]:
+            cursor.nextset()
+        return list(cursor.fetchall())
     except connection.dialect.loaded_dbapi.Error as error:
-        raise _as_sqlalchemy(connection, error, "the statements sent together", ()) from error
+        raise _as_sqlalchemy(connection, error, script, ()) from error
 
 
 def _as_sqlalchemy(connection: Connection, error: Any, text: str, values: Any) -> Exception:
@@ -105,6 +108,13 @@ class PreparedStatement:
             connection.begin()
         return self._run(connection, values, fetched=fetched)
 
+    def text(self, connection: Connection) -> str:
+        """Return the SQL of a statement without values."""
+        written = self._statement.compile(
+            dialect=connection.dialect, compile_kwargs={"literal_binds": True}
+        )
+        return str(written)
+
     def _run(
         self, connection: Connection, values: Mapping[str, Any], *, fetched: bool
     ) -> list[tuple[Any, ...]]:
@@ -114,6 +124,27 @@ class PreparedStatement:
             compiled = _Compiled(self._statement, self._columns, dialect)
             self._compiled[dialect.name] = compiled
         return run_text(connection, compiled.text, compiled.arguments(values), fetched=fetched)
+
+
+class PreparedChanges:
+    """Statements that change rows, each by values of the same names.
+
+    They are one statement of a database that `takes_several`. So none may need what another one
+    writes, except for its foreign keys.
+    """
+
+    def __init__(self, *changes: _Change) -> None:
+        self._each = [PreparedStatement(one) for one in changes]
+        nested = [one.cte(f"change_{number}") for number, one in enumerate(changes[:-1])]
+        self._together = PreparedStatement(changes[-1].add_cte(*nested))
+
+    def run(self, connection: Connection, values: Mapping[str, Any]) -> None:
+        """Run all of them."""
+        if takes_several(connection.dialect):
+            self._together.run(connection, values)
+            return
+        for one in self._each:
+            one.run(connection, values)
 
 
 def _first(rows: Sequence[tuple[Any, ...]]) -> Any:

@@ -13,17 +13,20 @@ Rules:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from headworks._server.database.prepared import run_text
 
 _MAX_MEMBERS = 64  # those that fail are counted too
 _MAX_SECONDS = 0.05
+
+RaiseRevision = Callable[[Connection, str | None], int]
+"""Runs a statement, if one is given, raises the revision of the store, and returns it."""
 
 
 class WriteGroup:
@@ -51,25 +54,31 @@ class WriteGroup:
         return time.monotonic() - self._began < _MAX_SECONDS
 
     @contextmanager
-    def member(self) -> Iterator[None]:
-        """Run one writer inside the block; its error takes back its changes."""
+    def member(self, raise_revision: RaiseRevision) -> Iterator[int]:
+        """Run one writer inside the block; its error takes back its changes.
+
+        Yields the revision of the store, which `raise_revision` raises.
+        """
         self._tried += 1
-        if not self.members:  # an error of the first one takes back everything
-            yield
-        else:
-            self._run("SAVEPOINT member")  # the next one has the name from then on
-            try:
-                yield
-            except BaseException:
-                self._run("ROLLBACK TO SAVEPOINT member")
-                raise
+        first = not self.members  # an error of the first one takes back everything
+        with self._failing_all(unless=first):
+            # The next one has the name of the savepoint from then on.
+            revision = raise_revision(self.connection, None if first else "SAVEPOINT member")
+        try:
+            yield revision
+        except BaseException:
+            if not first:
+                with self._failing_all():
+                    run_text(self.connection, "ROLLBACK TO SAVEPOINT member")
+            raise
         self.members += 1
 
-    def _run(self, statement: str) -> None:
+    @contextmanager
+    def _failing_all(self, *, unless: bool = False) -> Iterator[None]:
         try:
-            run_text(self.connection, statement)
+            yield
         except BaseException as error:
-            self.error = error
+            self.error = None if unless else error
             raise
 
     def commit(self) -> None:
