@@ -48,6 +48,7 @@ def read_usage(
             fix="headworks schema list shows the subjects",
         )
     topics = topics_of(subject, history)
+    deprecated = registry.deprecated_versions(subject)
     readers: Sequence[ReadingGroup] | None = None
     if ask_readers is not None:
         try:
@@ -58,7 +59,8 @@ def read_usage(
         subject,
         [
             KnownVersion(
-                *(one.version, one.id, one.properties.get(DEPRECATED, "")),
+                *(one.version, one.id),
+                deprecated.get(one.version) or one.properties.get(DEPRECATED, ""),
                 _fingerprint(one, registry),
             )
             for one in history

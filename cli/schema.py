@@ -26,6 +26,7 @@ from headworks._cli.output import (
     print_status,
     print_table,
 )
+from headworks._cli.schema_deprecate import deprecate
 from headworks._cli.schema_import import import_registry
 from headworks._cli.schema_rollout import rollout
 from headworks._cli.schema_usage import usage as show_usage
@@ -47,6 +48,7 @@ schema_app = typer.Typer(
 )
 schema_app.command("usage")(show_usage)
 schema_app.command("rollout")(rollout)
+schema_app.command("deprecate")(deprecate)
 schema_app.command("import")(import_registry)
 
 
@@ -118,15 +120,17 @@ def check(
     from headworks._ci.settings import read_settings
 
     settings = read_settings(Path(FILE_NAME))
+    baselines = [_with_address(base) for base in against or settings.against]
+    servers = bootstrap or settings.bootstrap
     with usage_for_gate(usage or settings.usage) as ask_usage:
         verdict = run_check(
             _paths(schemas),
-            [_with_address(base) for base in against or settings.against],
+            baselines,
             home=Path(resolve("schemas")),
-            bootstrap=bootstrap or settings.bootstrap,
+            bootstrap=servers,
             waive=one_time_waivers(waive or (), reason),
             usage=ask_usage,
-            try_on=None if try_on is None else _trials(bootstrap or settings.bootstrap, try_on),
+            try_on=None if try_on is None else _trials(servers, baselines, try_on),
         )
     _report(verdict, form, output, reports or ())
 
@@ -278,11 +282,14 @@ def show(
         sys.stdout.write(json.dumps(json.loads(found.text), indent=2, ensure_ascii=False) + "\n")
 
 
-def _trials(bootstrap: str | None, most: int) -> MessageTrials:
+def _trials(bootstrap: str | None, baselines: Sequence[str], most: int) -> MessageTrials:
+    """Return the trials with the schemas of the first registry among the baselines, if any."""
     from headworks._ci.trial import MessageTrials
     from headworks._cli.broker_address import bootstrap_servers
 
-    return MessageTrials(bootstrap_servers(bootstrap), _client(None), most)
+    named = [one.partition(":") for one in baselines]
+    registry = next((address for kind, _, address in named if kind == "registry"), None)
+    return MessageTrials(bootstrap_servers(bootstrap), _client(registry), most)
 
 
 def _paths(schemas: list[str] | None) -> list[Path]:

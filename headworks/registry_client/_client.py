@@ -28,6 +28,7 @@ from headworks.registry_client._credentials import Token
 from headworks.registry_client._transport import HttpTransport, JsonBody
 
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
+_NO_CONFIG = 40408
 _INVALID_SCHEMA = 42201
 _PAGE_VERSIONS = 1000
 _MAX_REREAD_PAGES = 50
@@ -248,6 +249,21 @@ class RegistryClient:
         if policy is not None:
             body["policy"] = Policy(policy).value
         self.ask("PUT", "/config" if subject is None else f"/config/{_quoted(subject)}", body)
+
+    def deprecated_versions(self, subject: str) -> dict[int, str]:
+        """Return the deprecated versions of a subject, each with the reason."""
+        try:
+            found = self.ask("GET", f"/config/{_quoted(subject)}").get("deprecatedVersions") or {}
+        except RefusedError as error:
+            if error.code in (_NO_CONFIG, _NO_SUBJECT):
+                return {}
+            raise
+        return {int(number): str(reason) for number, reason in found.items()}
+
+    def deprecate(self, subject: str, reasons: Mapping[int, str]) -> None:
+        """Set the deprecated versions of a subject, each with its reason."""
+        body = {str(number): reason for number, reason in reasons.items()}
+        self.ask("PUT", f"/config/{_quoted(subject)}", {"deprecatedVersions": body})
 
     def check(
         self,

@@ -73,6 +73,18 @@ def _alias(value: object) -> str | None:
     return text
 
 
+def _deprecated(value: object) -> dict[str, str] | None:
+    """Return the reasons by version number, as text; None without any."""
+    if not isinstance(value, dict) or not all(
+        number.isascii() and number.isdigit() and isinstance(reason, str) and reason.strip()
+        for number, reason in value.items()
+    ):
+        raise refusals.invalid_level(
+            'deprecatedVersions must be an object with a reason for each version: {"1": "..."}'
+        )
+    return {str(int(number)): reason for number, reason in value.items()} or None
+
+
 _FIELDS: Mapping[str, Callable[[object], object]] = {
     _LEVEL: _level,
     "policy": _policy,
@@ -87,6 +99,7 @@ _FIELDS: Mapping[str, Callable[[object], object]] = {
     "overrideMetadata": metadata_and_rules.read_metadata,
     "defaultRuleSet": metadata_and_rules.read_rules,
     "overrideRuleSet": metadata_and_rules.read_rules,
+    "deprecatedVersions": _deprecated,
 }
 
 

@@ -103,6 +103,7 @@ BODY_OF_CONFIG = _body(
     overrideMetadata=_METADATA,
     defaultRuleSet=_RULES,
     overrideRuleSet=_RULES,
+    deprecatedVersions={"type": "object", "additionalProperties": _TEXT},
 )
 BODY_OF_MODE = _body(
     mode=_one_of("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT", "FORWARD")

@@ -512,6 +512,7 @@ def test_settings_are_honoured(rest: Rest) -> None:
         "overrideRuleSet": {
             "encodingRules": [{"name": "e", "kind": "TRANSFORM", "type": "ENCRYPT"}]
         },
+        "deprecatedVersions": {"1": "use version 2"},
     }
     assert rest("PUT", at, every).body == every
     shown = {**every, "compatibilityLevel": every["compatibility"]}
@@ -536,6 +537,9 @@ def test_settings_are_honoured(rest: Rest) -> None:
         ("alias", "__GLOBAL", 42208),
         ("defaultRuleSet", {"domainRules": [{}]}, 42210),
         ("overrideRuleSet", [], 42210),
+        ("deprecatedVersions", [1], 42203),
+        ("deprecatedVersions", {"one": "why"}, 42203),
+        ("deprecatedVersions", {"1": ""}, 42203),
     ):
         assert rest("PUT", at, {name: value}).code == code, name
     assert rest("DELETE", at).body == {**shown, "validateRules": True}
