@@ -1,9 +1,11 @@
 """All differences between SQLite and PostgreSQL.
 
-Rule: SQL that only one of the two understands is allowed here and nowhere else.
+Rule: SQL that only one of the two understands is allowed here and nowhere else. `prepared` joins
+statements that both understand for a database that takes several at once.
 
 | | SQLite | PostgreSQL |
 | --- | --- | --- |
+| several statements | one after the other | in one round trip |
 | a read | deferred transaction (a snapshot, WAL) | REPEATABLE READ (a snapshot) |
 | a write | BEGIN IMMEDIATE: waits for the writer before it | READ COMMITTED, after the state row |
 | durability | synchronous=FULL | the server's |

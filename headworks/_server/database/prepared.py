@@ -8,6 +8,7 @@ Rules:
 - A statement is SQLAlchemy Core. Each value that changes is a `bindparam`, or a column of `insert`.
 - It runs inside the transaction of the SQLAlchemy connection, and begins it if there is none.
   `scalar_alone` runs outside of one.
+- Statements whose rows nobody needs one by one are joined for a database over the network.
 - Rows are tuples of the driver's own values: a Boolean may be 0 or 1.
 - Errors are those of SQLAlchemy, as if it had run the statement.
 """
@@ -84,6 +85,7 @@ class PreparedStatement:
         self._statement = statement
         self._columns = columns
         self._compiled: dict[str, _Compiled] = {}  # by the name of a dialect
+        self._texts: dict[str, str] = {}  # without values, by the name of a dialect
 
     def run(self, connection: Connection, values: Mapping[str, Any]) -> None:
         """Run a statement that changes rows."""
@@ -110,10 +112,14 @@ class PreparedStatement:
 
     def text(self, connection: Connection) -> str:
         """Return the SQL of a statement without values."""
-        written = self._statement.compile(
-            dialect=connection.dialect, compile_kwargs={"literal_binds": True}
-        )
-        return str(written)
+        dialect = connection.dialect
+        found = self._texts.get(dialect.name)
+        if found is None:
+            written = self._statement.compile(
+                dialect=dialect, compile_kwargs={"literal_binds": True}
+            )
+            found = self._texts[dialect.name] = str(written)
+        return found
 
     def _run(
         self, connection: Connection, values: Mapping[str, Any], *, fetched: bool
