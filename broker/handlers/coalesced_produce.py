@@ -140,7 +140,7 @@ class CoalescedProduce:
         if not self.acks:
             self._sink.close(f"acks=0 to {self._partition}: {message}")
             return
-        code = ErrorCode.KAFKA_STORAGE_ERROR
+        code = self._partition.failure_code
         result = ProduceResult(self._topic, self._partition.index, code, message=message)
         frames = []
         for correlation_id, _ in self._placed:

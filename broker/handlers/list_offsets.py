@@ -89,7 +89,7 @@ async def _answer(node: Node, request: Request, topic: str, asked: Any) -> dict[
         partition.note_damage(str(error))
         return fields | {"error_code": ErrorCode.CORRUPT_MESSAGE}
     except (OSError, StorageFailureError):
-        return fields | {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
+        return fields | {"error_code": partition.failure_code}
     fields["error_code"] = ErrorCode.NONE
     if found is None:
         return fields | {"offset": -1, "timestamp": -1, "leader_epoch": -1}

@@ -62,7 +62,7 @@ async def _delete(node: Node, request: Request, topic: str, asked: Any) -> dict[
     except OffsetOutOfRangeError:
         return fields | {"error_code": ErrorCode.OFFSET_OUT_OF_RANGE}
     except (OSError, StorageFailureError):
-        return fields | {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
+        return fields | {"error_code": partition.failure_code}
     return fields | {"error_code": ErrorCode.NONE, "low_watermark": log.log_start_offset}
 
 

@@ -193,7 +193,7 @@ class PendingProduce:
         except OpenTransactionError as error:
             raise refused(ErrorCode.INVALID_TXN_STATE, str(error)) from None
         except StorageFailureError as error:
-            raise refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
+            raise refused(partition.failure_code, str(error)) from None
         self.touched.append((number, partition, base + batch.last_offset_delta + 1))
         if letters is not None and target is not None:
             self._stage_dead_letters(node, target, letters, base)
@@ -220,7 +220,8 @@ class PendingProduce:
 
     def fail(self, partition: HostedPartition, message: str) -> None:
         """Record that writing to `partition` failed: nothing staged there was appended."""
-        self._set_error({n for n, touched, _ in self.touched if touched is partition}, message)
+        failed = {n for n, touched, _ in self.touched if touched is partition}
+        self._set_error(failed, partition.failure_code, message)
         self.touched = [entry for entry in self.touched if entry[1] is not partition]
 
     def finish(self) -> None:
@@ -230,22 +231,20 @@ class PendingProduce:
             return
         self._unflushed = len(self.touched)
         for number, partition, end in self.touched:
-            partition.when_flushed(end, partial(self._flushed, number))
+            partition.when_flushed(end, partial(self._flushed, number, partition))
 
-    def _flushed(self, number: int, error: str | None) -> None:
+    def _flushed(self, number: int, partition: HostedPartition, error: str | None) -> None:
         if error is not None:
-            self._set_error({number}, error)
+            self._set_error({number}, partition.failure_code, error)
         self._unflushed -= 1
         if not self._unflushed:
             self._reply()
 
-    def _set_error(self, numbers: set[int], message: str) -> None:
+    def _set_error(self, numbers: set[int], code: ErrorCode, message: str) -> None:
         for number in numbers:
             old = self.results[number]
-            self._sink.client.count_error(_PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR)
-            self.results[number] = ProduceResult(
-                old.topic, old.partition, ErrorCode.KAFKA_STORAGE_ERROR, message=message
-            )
+            self._sink.client.count_error(_PRODUCE, code)
+            self.results[number] = ProduceResult(old.topic, old.partition, code, message=message)
 
     def _reply(self) -> None:
         if self.acks:

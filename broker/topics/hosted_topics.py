@@ -45,6 +45,7 @@ from headworks._broker.topics.topic import (
     TooManyPartitionsError,
     is_topic_name,
 )
+from headworks._kafka.error_codes import ErrorCode
 
 MAX_PARTITIONS = 10_000  # of the whole cluster
 SCRUB_MB_PER_SECOND = 8.0
@@ -230,7 +231,7 @@ class HostedTopics:
         self.names.pop(topic.topic_id.bytes, None)
         self.version += 1
         for partition in topic.partitions.values():
-            partition.stop("the topic was deleted")
+            partition.stop("the topic was deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             partition.log.producers.leave()
             partition.log.close_when_unused()
             await self.compactor.release(partition)

@@ -26,6 +26,7 @@ from headworks._broker.log.slice_check import damaged_batches_in
 from headworks._broker.repeated_failure import RepeatedFailure
 from headworks._broker.topics.config import TopicConfig
 from headworks._broker.topics.flusher import Flusher
+from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.records.batch import Batch, PlainRun
 from headworks._kafka.records.file_slice import FileSlice, OpenFile
 from headworks.errors import CorruptError, RefusedError
@@ -59,6 +60,7 @@ class HostedPartition:
         self.config = config  # resolved, of the topic
         self.internal = internal  # whether only the broker writes it
         self.failure: str | None = None  # why it no longer takes batches
+        self.failure_code = ErrorCode.KAFKA_STORAGE_ERROR  # that its waiting requests get
         self.damage: dict[str, None] = {}  # that readers and the scrubber met, in order
         self.damaged_batches: list[tuple[OpenFile, int]] = []  # of the damage that has a place
         self._next_rejection_log = 0.0  # when a rejected batch is logged again
@@ -302,9 +304,9 @@ class HostedPartition:
         about = self.about | {"peer": peer, "error": why}
         _log.warning("%s: %s: %s", self, what, why, extra=about)
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
         """Reject batches from now on, and answer all waiting requests."""
-        self.failure = reason
+        self.failure, self.failure_code = reason, code
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

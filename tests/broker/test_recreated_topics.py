@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -209,6 +210,23 @@ def test_offsets_of_an_earlier_release_are_kept(tmp_path: Path) -> None:
 
     [(place, at)] = asyncio.run(offsets()).items()
     assert (place, at.offset, at.metadata) == (("t", 0), 7, "m")
+
+
+def test_requests_that_wait_for_a_flush_learn_that_their_topic_is_gone(
+    address: str, new_name: Callable[[], str]
+) -> None:
+    """A storage error would send people to their disk."""
+    found: Counter[int] = Counter()
+    with Wire(address) as writer, Wire(address) as admin:
+        for _ in range(8):
+            topic_id = create(admin, new_name())
+            for _ in range(40):
+                writer.send(ApiKey.PRODUCE, _BY_ID, produce_body(topic_id, acks=-1))
+            assert delete(admin, topic_id=topic_id).error_code == 0
+            found.update(produced(writer.receive()[1])[1] for _ in range(40))
+    gone = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+    assert found.keys() - {0} <= gone
+    assert found.keys() & gone
 
 
 def test_an_unknown_group_is_an_error_from_version_6_on(address: str) -> None:
