@@ -24,7 +24,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * The first Java client that writes today's record format (Kafka 0.11, of 2017) on the broker under test.
  *
  * OldClient BOOTSTRAP TOPIC: creates the topic, writes with each codec, reads in a group, commits,
- * aborts, is fenced, and deletes the topic. It ends with a stack trace if anything is not as it must be.
+ * aborts, is fenced, lets a transaction time out, and deletes the topic. It ends with a stack trace if
+ * anything is not as it must be.
  */
 public final class OldClient {
     private static final long PATIENCE_MS = 60_000;
@@ -110,7 +111,9 @@ public final class OldClient {
 
     private void transactions() {
         try (KafkaProducer<String, String> first = producer("transactional.id", topic);
-                KafkaProducer<String, String> second = producer("transactional.id", topic)) {
+                KafkaProducer<String, String> second = producer("transactional.id", topic);
+                KafkaProducer<String, String> late = producer(
+                    "transactional.id", topic + "-late", "transaction.timeout.ms", "1000")) {
             first.initTransactions();
             first.beginTransaction();
             first.send(new ProducerRecord<>(topic, "committed"));
@@ -125,17 +128,20 @@ public final class OldClient {
             first.send(new ProducerRecord<>(topic, "fenced"));
             first.flush();
             second.initTransactions();
-            boolean fenced = false;
-            try {
-                first.commitTransaction();
-            } catch (ProducerFencedException error) {
-                fenced = true;
-            }
-            must(fenced, "the first producer is fenced");
+            mustBeFenced(first);
+            late.initTransactions();
+            late.beginTransaction();
+            late.send(new ProducerRecord<>(topic, "late"));
+            late.flush();
             second.beginTransaction();
             second.send(new ProducerRecord<>(topic, "end"));
             second.commitTransaction();
+            readCommitted(); // to the end, which is behind the transaction that times out
+            mustBeFenced(late);
         }
+    }
+
+    private void readCommitted() {
         try (KafkaConsumer<String, String> consumer = consumer(topic + "-group")) {
             must(consumer.committed(place).offset() == 7, "the offset in the transaction");
             consumer.assign(Collections.singleton(place));
@@ -146,6 +152,16 @@ public final class OldClient {
             }
             must(found.equals(Arrays.asList("committed", "end")), found.toString());
         }
+    }
+
+    private static void mustBeFenced(KafkaProducer<String, String> producer) {
+        boolean fenced = false;
+        try {
+            producer.commitTransaction();
+        } catch (ProducerFencedException error) {
+            fenced = true;
+        }
+        must(fenced, "a producer is not fenced");
     }
 
     private static List<ConsumerRecord<String, String>> poll(KafkaConsumer<String, String> consumer, int count) {
