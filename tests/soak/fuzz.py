@@ -23,6 +23,7 @@ from headworks._kafka.protocol import APIS, MalformedError, decode, parse_header
 from headworks._kafka.protocol import fetch as fetch_messages
 from headworks._kafka.protocol import produce as produce_messages
 from headworks._kafka.protocol.apis import ApiKey
+from headworks._kafka.protocol.oldest_versions import REPLIES
 from headworks._kafka.records.varint import write_unsigned
 from tests.broker.wire import Wire, agrees, produce, reply
 from tests.soak.process import Broker
@@ -175,7 +176,7 @@ def _ask(address: str, random: Random, report: Report) -> None:
 
 
 # DescribeTransactions gives -1 for a transaction that has not begun: kio reads no time before 1970
-_WITHOUT_SCHEMA = {(19, 0), (19, 1), (20, 0), (32, 0), (65, 0)}
+_WITHOUT_SCHEMA = {*REPLIES, (ApiKey.DESCRIBE_TRANSACTIONS, 0)}
 
 
 def _hurt(address: str, random: Random, report: Report) -> None:
