@@ -22,7 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from headworks._audit_counting.schema_use import counted_as
+from headworks._audit_counting.tally import LatestWindow
+from headworks._audit_counting.window_counts import WindowCounts
 from headworks._choice import choice
 from headworks._in_thread import in_thread
 from headworks._kafka.bootstrap import BootstrapServers
@@ -71,7 +72,7 @@ class _Prepared(NamedTuple):
     message: Callable[[bytes, Any], EncodedMessage]  # encodes an event
     prefix: bytes  # magic byte, schema id, and branch of a union
     topic: str
-    counted: str  # the name of the counts of its topic and schema
+    latest: LatestWindow[WindowCounts]  # the counts of its last event
 
 
 class Producer:
@@ -140,6 +141,7 @@ class Producer:
             *(spill_bytes if spills else 0, on_loss),
         )
         self._prepared: dict[type, _Prepared] = {}
+        self._deleted: dict[type, LatestWindow[WindowCounts]] = {}  # the counts of tombstones
         self._lock = threading.Lock()  # guards the two attributes below
         self._transport: Transport | None = None  # None before the first send after a fork
         self._closed = False
@@ -224,7 +226,8 @@ class Producer:
         carried = headers_of(self._headers, self._trace, check_headers(headers))
         now = int(self._clock() * 1000)
         message = OutgoingMessage(topic, None, key_of(key), now, carried)
-        return self._start().enqueue_reported(message, None, self._wait_ms, topic, spillable=True)
+        latest = self._deleted.setdefault(cls, LatestWindow())
+        return self._start().enqueue_reported(message, None, self._wait_ms, latest, spillable=True)
 
     def flush(self, timeout: float) -> int:
         """Wait up to `timeout` seconds for an empty queue; return the number of messages left."""
@@ -320,7 +323,7 @@ class Producer:
         if hooks is not None:
             event = hooks.before_encode(event)
         cls = event.__class__
-        message, head, topic, counted = self._prepared.get(cls) or self._prepare(cls)
+        message, head, topic, latest = self._prepared.get(cls) or self._prepare(cls)
         value, timestamp, own_key = message(head, event)
         if timestamp is None:
             timestamp = int(self._clock() * 1000)
@@ -336,15 +339,15 @@ class Producer:
         carried = headers_of(self._headers, self._trace, headers)
         if hooks is None:
             if on_delivery is None and partition is None:
-                return transport.enqueue(topic, value, key, timestamp, carried, wait_ms, counted)
+                return transport.enqueue(topic, value, key, timestamp, carried, wait_ms, latest)
             one = OutgoingMessage(topic, value, key, timestamp, carried, partition)
-            return transport.enqueue_reported(one, on_delivery, wait_ms, counted, spillable=False)
+            return transport.enqueue_reported(one, on_delivery, wait_ms, latest, spillable=False)
         one = OutgoingMessage(topic, value, key, timestamp, carried, partition)
         callback = hooks.reporter(event, topic, on_delivery)
         # A message that somebody waits for, or of a given partition, is never spilled.
         free = on_delivery is None and partition is None
         try:
-            taken = transport.enqueue_reported(one, callback, wait_ms, counted, spillable=free)
+            taken = transport.enqueue_reported(one, callback, wait_ms, latest, spillable=free)
         except FullQueueError as error:
             error.waiting.ended = partial(hooks.after_enqueue, event)
             raise
@@ -353,8 +356,8 @@ class Producer:
 
     def _prepare(self, cls: type, *, patient: bool = False) -> _Prepared:
         kind, schema_id = event_type(cls), self._ids.find(cls, patient=patient)
-        head, counted = prefix(schema_id) + kind.branch, counted_as(kind.topic, schema_id)
-        found = self._prepared[cls] = _Prepared(kind.encoder.message, head, kind.topic, counted)
+        head, message = prefix(schema_id) + kind.branch, kind.encoder.message
+        found = self._prepared[cls] = _Prepared(message, head, kind.topic, LatestWindow())
         return found
 
     def _start(self) -> Transport:

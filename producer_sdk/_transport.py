@@ -42,6 +42,7 @@ from headworks._audit_counting.counters import CounterFile
 from headworks._audit_counting.outcomes import BROKER_ERROR, QUEUE_FULL, TOO_LARGE
 from headworks._audit_counting.reporting import AuditReporter, audit_topic_sender
 from headworks._audit_counting.schema_use import ids_of
+from headworks._audit_counting.tally import LatestWindow
 from headworks._audit_counting.window_counts import WindowCounts
 from headworks._kafka.clients import KafkaProducer, serve
 from headworks._kafka.cluster_identity import ClusterOfClient
@@ -91,16 +92,15 @@ class Transport:
         # Chooses partitions of living brokers for messages without a key.
         self._partitioner = KeylessPartitioner()
         # Takes librdkafka's reports about brokers.
-        trouble = BrokerTrouble(config.client["bootstrap.servers"], config.client, _log)
+        address = config.client["bootstrap.servers"]
+        trouble = BrokerTrouble(address, config.client, _log)
         # librdkafka's producer: its queue and its connections.
         properties = {**config.client, "error_cb": trouble.report}
         self.client = KafkaProducer(self._partitioner.properties(properties))
         # The cluster of the brokers. Only the publishing thread asks them, and `stop` after it.
-        self._cluster = cluster = _cluster(self.client, config)
+        self._cluster = cluster = ClusterOfClient(self.client, address, AUDIT_TOPIC)
         # The counts of this process; the file has a lock of its own.
         self.counters = CounterFile(config.state_dir, cluster=cluster.assumed)
-        # The counts of each topic's last message. The counter file fills and clears it.
-        self._latest = self.counters.latest
         # Logs lost events and brokers that are away. Only the polling thread uses it, and `stop`.
         self._watch = LossWatch(self.counters.lost, self.counters.totals, trouble, config.on_loss)
         self._last_totals: ProducerTotals | None = None  # once the counts are closed
@@ -148,18 +148,17 @@ class Transport:
         timestamp: int,
         headers: Headers | None,
         wait_ms: int,
-        counted: str,
+        latest: LatestWindow[WindowCounts],
     ) -> bool:
         """Queue a message; return False if it was dropped, and counted as dropped.
 
         The parameters are the first fields of an OutgoingMessage, the milliseconds to wait for
-        room in the queue, and the name of its counts (`counted_as`). Nearly every message takes
-        this path, so it only counts the message and calls librdkafka, with positional arguments:
-        names would double the cost of that call.
+        room, and the window of the class's last message. Nearly every message takes this path, so
+        it only counts and calls librdkafka, by position: names would double that call's cost.
         """
-        counts = self._latest.get(counted)
-        if counts is None or not counts.attempt(timestamp, len(value)):
-            counts = self.counters.attempt(topic, timestamp, len(value), ids_of(value))
+        counts = latest.attempt(timestamp, value)
+        if counts is None:
+            counts = self._counts_of(topic, timestamp, value, latest)
         spill = self._spill
         if spill is None:
             report: OnDelivery = counts.report
@@ -182,7 +181,7 @@ class Transport:
         message: OutgoingMessage,
         on_delivery: OnDelivery | None,
         wait_ms: int,
-        counted: str,
+        latest: LatestWindow[WindowCounts],
         *,
         spillable: bool,
     ) -> bool:
@@ -191,11 +190,9 @@ class Transport:
         A message that had to be spilled is not reported to `on_delivery`. With `spillable` False
         the message is dropped instead.
         """
-        size = len(message.value or b"")
-        counts = self._latest.get(counted)
-        if counts is None or not counts.attempt(message.timestamp, size):
-            ids = ids_of(message.value)
-            counts = self.counters.attempt(message.topic, message.timestamp, size, ids)
+        counts = latest.attempt(message.timestamp, message.value or b"")
+        if counts is None:
+            counts = self._counts_of(message.topic, message.timestamp, message.value, latest)
         spill = self._spill if spillable else None
         if spill is None:
             report: OnDelivery = _in_turn(counts.report, on_delivery)
@@ -204,6 +201,13 @@ class Transport:
         else:
             return self._spill_message(spill, counts, message)
         return self._enqueue_counted(message, counts, report, wait_ms, spill)
+
+    def _counts_of(
+        self, topic: str, timestamp: int, value: bytes | None, latest: LatestWindow[WindowCounts]
+    ) -> WindowCounts:
+        """Count a message of another window than the last one, and let `latest` go on there."""
+        size = len(value or b"")
+        return self.counters.attempt(topic, timestamp, size, ids_of(value)).held_in(latest)
 
     def _enqueue_counted(
         self,
@@ -376,10 +380,6 @@ class Transport:
         """Wait until the spills are empty, or until `deadline` (monotonic seconds)."""
         while self._resender.waiting and time.monotonic() < deadline:
             time.sleep(_FLUSH_PAUSE_SECONDS)
-
-
-def _cluster(client: KafkaProducer, config: TransportConfig) -> ClusterOfClient:
-    return ClusterOfClient(client, config.client["bootstrap.servers"], AUDIT_TOPIC)
 
 
 def _started(target: Callable[[], None], name: str) -> threading.Thread:

@@ -61,7 +61,7 @@ UNCOUNTED = "delivery report, no count"
 NEITHER = "neither report nor count"
 _KEPT = "rate that is left of one with {}"
 # The parameters of Transport.enqueue.
-_Enqueue = Callable[[str, bytes, bytes | None, int, Headers | None, int, str], bool]
+_Enqueue = Callable[[str, bytes, bytes | None, int, Headers | None, int, Any], bool]
 HOSTS, TOPICS = 1_000, 367
 A_MINUTE, DEFAULT = HOSTS * TOPICS / 60, HOSTS * TOPICS / 10
 
@@ -176,7 +176,7 @@ def _uncounted(running: Transport, told: Any) -> _Enqueue:
         timestamp: int,
         headers: Headers | None,
         _wait_ms: int,
-        _counted: str,
+        _latest: object,
     ) -> bool:
         carried: dict[str, str | bytes | None] | None = None if headers is None else {**headers}
         while True:

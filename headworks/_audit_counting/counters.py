@@ -10,8 +10,8 @@ Rules:
   audit then counts it once.
 - Every message of a producer takes two steps: `WindowCounts.attempt`, and `WindowCounts.report` at
   its delivery. One of a consumer takes `WindowCounts.consume`. They take no lock, and are compiled
-  if there was a compiler (`tally`). If the interpreter has no global lock, `latest` stays empty,
-  consumers call `count`, and every step takes the lock of the file.
+  if there was a compiler (`tally`). If the interpreter has no global lock, producers call
+  `CounterFile.attempt`, consumers call `count`, and every step takes the lock of the file.
 - The numbers of attempts and of consumed messages are in the file at once. The number of
   deliveries, and the bytes, get there with `flush`, which the owner calls several times a second,
   and before anything reads them. A killed process therefore reports its last deliveries as
@@ -47,9 +47,8 @@ from headworks._audit_counting.schema_use import (
     NO_SCHEMA,
     UNLISTED,
     SchemaIds,
-    counted_as,
 )
-from headworks._audit_counting.window_counts import HAS_GIL, WindowCounts
+from headworks._audit_counting.window_counts import WindowCounts
 from headworks._kafka.cluster_identity import ClusterIdentity, unpacked
 from headworks.errors import CorruptError, UsageError
 
@@ -108,9 +107,6 @@ class CounterFile:
         self._slots: dict[tuple[str, int, SchemaIds], WindowCounts] = {}
         # The pairs of schema ids that have slots of their own, by topic.
         self._listed: dict[str, set[SchemaIds]] = {}
-        # The slot of the last message of each topic and schema (`counted_as`), where the written id
-        # alone tells slots apart; read without the lock.
-        self.latest: dict[str, WindowCounts] = {}
         # The numbers of slots that were taken once and may be taken again.
         self._free: list[int] = []
         _open_files.add(self)
@@ -157,8 +153,6 @@ class CounterFile:
             ids = self._own_ids(topic, ids)
             slot = self._slots.get((topic, window, ids)) or self._take_slot(topic, window, ids)
             slot.add(ATTEMPTED, 1, size)
-            if HAS_GIL:
-                self.latest[counted_as(topic, ids.written)] = slot
         return slot
 
     def flush(self) -> None:
@@ -336,7 +330,6 @@ class CounterFile:
     def _release(self) -> None:
         for slot in self._slots.values():
             slot.attach(None)
-        self.latest.clear()
         self.closed = True
         self._mapped.release()
 

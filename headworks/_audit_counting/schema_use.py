@@ -58,8 +58,3 @@ def written_id(value: bytes | None) -> int:
         return NO_SCHEMA
     found: int = _ID.unpack_from(value, 1)[0]
     return found if found != _UNLISTED_ID else NO_SCHEMA
-
-
-def counted_as(topic: str, written: int) -> str:
-    """Return the name under which a producer's counts of a topic and schema are found."""
-    return topic if written == NO_SCHEMA else f"{topic} {written}"

@@ -1,10 +1,10 @@
-"""The two counting steps that every message takes: its attempt, and its delivery report.
+"""The counting steps that every message takes: its attempt, and its delivery report.
 
 Rules:
 
-- `PythonTally` defines the result and is always present. `Tally` is its compiled form (`_tally.c`)
-  if there is one. Only the speed differs.
-- Neither step takes a lock, because a lock costs more than both. Under the global interpreter lock,
+- `PythonTally` and `PythonLatestWindow` define the result and are always present. `Tally` and
+  `LatestWindow` are their compiled forms (`_tally.c`) if there are any. Only the speed differs.
+- No step takes a lock, because a lock costs more than all. Under the global interpreter lock,
   threads switch only at a function call or at the end of a loop's turn. A step therefore contains
   neither between its first read and its last write, and no `with`.
 - The counts are attributes, so that the words of the file are written and never read: a read costs
@@ -12,19 +12,25 @@ Rules:
   after a SIGKILL. The owner writes the deliveries and the bytes (`WindowCounts.flush`).
 - Only an attached tally counts attempts. The owner detaches it before its words become invalid:
   when the slot is freed, and when the file is closed or grows. No thread is inside a step then.
+- An event class's last tally is held beside the class, so that a message needs no lookup by name. A
+  tally that was detached meanwhile declines, and `CounterFile.attempt` finds the right one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from confluent_kafka import KafkaError
 
 from headworks._native import tally as _compiled
 
+T = TypeVar("T")
 Report: TypeAlias = Callable[[KafkaError | None, object], None]
 """librdkafka's delivery callback: an error or None, and the message."""
+
+
+_NO_WORDS: Final = memoryview(b"")
 
 
 class PythonTally:
@@ -39,6 +45,7 @@ class PythonTally:
         "_end",
         "_start",
         "_undelivered",
+        "_window",
         "_words",
         "attempted",
         "bytes",
@@ -47,24 +54,29 @@ class PythonTally:
 
     def __init__(self, at: int, start: int, end: int, undelivered: Report) -> None:
         self._at = at
-        self._start, self._end = start, end
+        self._window = start, end
+        self._start = self._end = 0  # of the messages that are counted: of none while detached
         self._undelivered = undelivered
-        self._words: memoryview | None = None
+        self._words = _NO_WORDS
         self.attempted = self.delivered = self.bytes = 0
 
     def attach(self, words: memoryview | None, /) -> None:
         """Count in these words from now on, or nowhere (None)."""
-        self._words = words
+        if words is None:
+            self._start = self._end = 0
+            self._words = _NO_WORDS
+        else:
+            self._words = words
+            self._start, self._end = self._window
 
     def attempt(self, timestamp: int, size: int, /) -> bool:
         """Count an attempt; return False if the message is not of this window.
 
         No line of it may call a function.
         """
-        words = self._words
-        if words is None or not self._start <= timestamp < self._end:
+        if not self._start <= timestamp < self._end:
             return False
-        words[self._at] = self.attempted = self.attempted + 1
+        self._words[self._at] = self.attempted = self.attempted + 1
         self.bytes = self.bytes + size
         return True
 
@@ -76,4 +88,39 @@ class PythonTally:
             self._undelivered(error, message)
 
 
-Tally = PythonTally if _compiled is None else _compiled.Tally
+_NOWHERE: Final = PythonTally(0, 0, 0, lambda _error, _message: None)
+
+
+class PythonLatestWindow(Generic[T]):
+    """The counts (T) of the window of an event class's last message; at first of none."""
+
+    __slots__ = ("_counts", "_tally")
+
+    def __init__(self) -> None:
+        self._tally = _NOWHERE
+        self._counts: T | None = None
+
+    def hold(self, tally: PythonTally, counts: T, /) -> None:
+        """Count in this tally from now on, and return these counts."""
+        self._tally, self._counts = tally, counts
+
+    def attempt(self, timestamp: int, value: bytes, /) -> T | None:
+        """Count an attempt; return the counts to resolve it in, or None if it counts elsewhere.
+
+        It repeats `PythonTally.attempt`, because a call would cost as much as the rest.
+        """
+        size = len(value)
+        tally = self._tally
+        if not tally._start <= timestamp < tally._end:
+            return None
+        tally._words[tally._at] = tally.attempted = tally.attempted + 1
+        tally.bytes = tally.bytes + size
+        return self._counts
+
+
+if TYPE_CHECKING or _compiled is None:
+    Tally = PythonTally
+    LatestWindow = PythonLatestWindow
+else:
+    Tally = _compiled.Tally
+    LatestWindow = _compiled.LatestWindow

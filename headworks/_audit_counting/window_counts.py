@@ -20,7 +20,7 @@ from headworks._audit_counting.outcomes import (
     FAILED,
     OUTCOME_OF_ERROR,
 )
-from headworks._audit_counting.tally import Report, Tally
+from headworks._audit_counting.tally import LatestWindow, Report, Tally
 
 HAS_GIL: Final = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
@@ -61,6 +61,12 @@ class WindowCounts:
         self.attempt = self._tally.attempt
         self.consume = self._consumed.attempt
         self.report: Report = self._tally.report if HAS_GIL else self._report_locked
+
+    def held_in(self, latest: LatestWindow[WindowCounts]) -> WindowCounts:
+        """Let `latest` count the next messages, if the interpreter has a global lock."""
+        if HAS_GIL:
+            latest.hold(self._tally, self)
+        return self
 
     def resolve(self, outcome: int) -> None:
         """Count the outcome of a message; `outcome` indexes OUTCOMES.

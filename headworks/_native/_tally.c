@@ -1,4 +1,4 @@
-/* The compiled form of headworks/_audit_counting/tally.py: the two counting steps of every message.
+/* The compiled form of headworks/_audit_counting/tally.py: the counting steps of every message.
  *
  * Rules:
  *
@@ -6,8 +6,8 @@
  * - A step runs no Python and does not release the interpreter's lock, so it is atomic.
  * - The word belongs to a map that its owner closes. An attached tally holds a buffer of the map: an
  *   owner that forgets to detach it gets a BufferError, and nothing is written outside a map.
- * - `attempt` declines a value that is not exactly an int of 64 bits. Python then counts the message
- *   or reports the mistake.
+ * - `attempt` declines a time that is not exactly an int of 64 bits, and a value that is not
+ *   exactly bytes. Python then counts the message or reports the mistake.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -48,17 +48,25 @@ static int takes_two(const char *name, Py_ssize_t count)
 
 /* ---- the two steps ---- */
 
-static PyObject *Tally_attempt(Tally *self, PyObject *const *given, Py_ssize_t count)
+/* Count an attempt; return 0 if the message is not of this window. */
+static inline int count_attempt(Tally *self, PyObject *timestamp, long long size)
 {
-    long long timestamp, size;
-    if (!takes_two("attempt", count))
-        return NULL;
-    if (self->word == NULL || !is_long(given[0], &timestamp) || !is_long(given[1], &size)
-            || timestamp < self->start || timestamp >= self->end || size < 0)
-        Py_RETURN_FALSE;
+    long long time;
+    if (self->word == NULL || !is_long(timestamp, &time) || time < self->start || time >= self->end)
+        return 0;
     *self->word = ++self->attempted;
     self->bytes += (unsigned long long)size;
-    Py_RETURN_TRUE;
+    return 1;
+}
+
+static PyObject *Tally_attempt(Tally *self, PyObject *const *given, Py_ssize_t count)
+{
+    long long size;
+    if (!takes_two("attempt", count))
+        return NULL;
+    if (!is_long(given[1], &size) || size < 0)
+        Py_RETURN_FALSE;
+    return PyBool_FromLong(count_attempt(self, given[0], size));
 }
 
 static PyObject *Tally_report(Tally *self, PyObject *const *given, Py_ssize_t count)
@@ -170,9 +178,85 @@ static PyTypeObject Tally_Type = {
     .tp_members = Tally_members,
 };
 
+/* ---- the window of the last message ---- */
+
+typedef struct {
+    PyObject_HEAD
+    Tally *tally;                /* or NULL, together with `counts` */
+    PyObject *counts;
+} LatestWindow;
+
+static PyObject *LatestWindow_attempt(
+    LatestWindow *self, PyObject *const *given, Py_ssize_t count)
+{
+    if (!takes_two("attempt", count))
+        return NULL;
+    if (self->tally == NULL || !PyBytes_CheckExact(given[1])
+            || !count_attempt(self->tally, given[0], PyBytes_GET_SIZE(given[1])))
+        Py_RETURN_NONE;
+    return Py_NewRef(self->counts);
+}
+
+static int LatestWindow_clear(LatestWindow *self)
+{
+    Py_CLEAR(self->tally);
+    Py_CLEAR(self->counts);
+    return 0;
+}
+
+static PyObject *LatestWindow_hold(LatestWindow *self, PyObject *given)
+{
+    PyObject *tally, *counts;
+    if (!PyArg_ParseTuple(given, "O!O", &Tally_Type, &tally, &counts))
+        return NULL;
+    Tally *tally_before = self->tally;
+    PyObject *counts_before = self->counts;
+    self->tally = (Tally *)Py_NewRef(tally);
+    self->counts = Py_NewRef(counts);
+    Py_XDECREF(tally_before); /* last: it may run Python */
+    Py_XDECREF(counts_before);
+    Py_RETURN_NONE;
+}
+
+static int LatestWindow_traverse(LatestWindow *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->tally);
+    Py_VISIT(self->counts);
+    return 0;
+}
+
+static void LatestWindow_dealloc(LatestWindow *self)
+{
+    PyObject_GC_UnTrack(self);
+    LatestWindow_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyMethodDef LatestWindow_methods[] = {
+    {"attempt", (PyCFunction)(void (*)(void))LatestWindow_attempt, METH_FASTCALL,
+     "Count an attempt; return the counts to resolve it in, or None if it is not of this window."},
+    {"hold", (PyCFunction)LatestWindow_hold, METH_VARARGS,
+     "Count in this tally from now on, and return these counts."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject LatestWindow_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "headworks._native._tally.LatestWindow",
+    .tp_doc = "The counts of the window of an event class's last message.",
+    .tp_basicsize = sizeof(LatestWindow),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = PyType_GenericNew,
+    .tp_dealloc = (destructor)LatestWindow_dealloc,
+    .tp_traverse = (traverseproc)LatestWindow_traverse,
+    .tp_clear = (inquiry)LatestWindow_clear,
+    .tp_methods = LatestWindow_methods,
+};
+
 static int fill_module(PyObject *module)
 {
-    if (PyModule_AddType(module, &Tally_Type) < 0)
+    if (PyModule_AddType(module, &Tally_Type) < 0
+            || PyModule_AddType(module, &LatestWindow_Type) < 0)
         return -1;
     return PyModule_AddStringConstant(module, "SOURCE", HEADWORKS_SOURCE);
 }

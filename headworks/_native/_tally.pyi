@@ -1,7 +1,9 @@
 """The interface of `_tally.c`; present only if it was compiled."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
 
 SOURCE: str
 """The SHA-256 of the source that was compiled."""
@@ -19,3 +21,9 @@ class Tally:
     def attach(self, words: memoryview | None, /) -> None: ...
     def attempt(self, timestamp: int, size: int, /) -> bool: ...
     def report(self, error: Any, message: Any, /) -> None: ...
+
+class LatestWindow(Generic[T]):
+    """As `headworks._audit_counting.tally.PythonLatestWindow`."""
+
+    def attempt(self, timestamp: int, value: bytes, /) -> T | None: ...
+    def hold(self, tally: Tally, counts: T, /) -> None: ...

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headworks._audit_counting import WINDOW_MS, window_of
+from headworks._audit_counting import WINDOW_MS, tally, window_of
 from headworks._audit_counting.counters import CounterFile, PendingIncrement, leftover_files
 from headworks._audit_counting.outcomes import (
     ATTEMPTED,
@@ -255,12 +255,13 @@ def sending(counters: CounterFile) -> Any:
         _AtOnce(),
         KeylessPartitioner(),
     )
-    transport._latest, transport._spill = counters.latest, None
+    transport._spill, transport.windows = None, defaultdict(tally.LatestWindow)
     return transport
 
 
 def put(transport: Any, topic: str, at: int) -> None:
-    assert transport.enqueue(topic, b"1234567", None, at, None, 0, topic)
+    latest = transport.windows[topic]
+    assert transport.enqueue(topic, b"1234567", None, at, None, 0, latest)
 
 
 @pytest.fixture

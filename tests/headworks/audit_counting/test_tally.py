@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headworks._audit_counting.tally import PythonTally, Tally
+from headworks._audit_counting.tally import LatestWindow, PythonLatestWindow, PythonTally, Tally
 from tests.tools import needs
 
 pytestmark = [
@@ -207,3 +207,45 @@ def test_a_tally_and_its_words_go_in_any_order() -> None:
         del told
     gc.collect()
     assert not any(each() for each in gone)
+
+
+@pytest.mark.parametrize(
+    ("tally", "latest"), [(PythonTally, PythonLatestWindow), (Tally, LatestWindow)]
+)
+def test_the_latest_window_counts_its_own_messages_alone(tally: Any, latest: Any) -> None:
+    words = memoryview(bytearray(8 * (AT + 1))).cast("Q")
+    window, first, second = latest(), tally(AT, START, END, repr), tally(AT, START, END, repr)
+    assert window.attempt(0, b"1234567") is None, "it holds none at first"
+    window.hold(first, "first")
+    assert window.attempt(0, b"1234567") is None, "the tally is not attached"
+    first.attach(words)
+    assert [window.attempt(at, b"1234567") for at in (START - 1, START, END - 1, END)] == [
+        None,
+        "first",
+        "first",
+        None,
+    ]
+    assert (words[AT], first.attempted, first.bytes) == (2, 2, 14)
+    first.attach(None)
+    assert window.attempt(0, b"1") is None, "its slot was freed"
+    second.attach(words)
+    window.hold(second, "second")
+    assert (window.attempt(0, b""), words[AT], second.bytes) == ("second", 1, 0)
+
+
+def test_the_latest_window_declines_and_keeps_nothing() -> None:
+    told, counts = Told(Tally), object()
+    window: LatestWindow[object] = LatestWindow()
+    told.tally.attach(told.maps[0])
+    held = [told.tally, counts]
+    before = [sys.getrefcount(each) for each in held]
+    window.hold(told.tally, counts)
+    others: list[Any] = [(0, None), (0, bytearray(b"1")), (None, b""), (True, b""), (1 << 64, b"")]
+    assert [window.attempt(*other) for other in others] == [None] * len(others)
+    for _ in range(1000):
+        assert window.attempt(0, b"1") is counts
+        window.hold(told.tally, counts)
+    with pytest.raises(TypeError):
+        window.hold(PythonTally(AT, START, END, lambda *_: None), counts)
+    del window
+    assert [sys.getrefcount(each) for each in held] == before
