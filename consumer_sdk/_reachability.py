@@ -2,8 +2,7 @@
 
 Rules:
 
-- Before the consumer gives up, it asks once more: librdkafka does not report that brokers answer
-  again.
+- Before the consumer gives up, it asks once more.
 - librdkafka is silent for ever if its brokers do not serve the group protocol that it was told to
   use. So a member without partitions is logged.
 """
@@ -24,6 +23,7 @@ from headworks.errors import UnreachableError
 
 _log = logging.getLogger("headworks.consumer")
 _ASK_SECONDS = 3.0
+_STATISTICS_MS = 1000  # between two looks at brokers that may not answer
 _ASSIGNMENT_SECONDS = 30.0  # without a partition, until that is logged
 
 
@@ -42,8 +42,9 @@ class BrokerReachability:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The user's properties of librdkafka, with a callback that reports here, too."""
-        return {**self._config, "error_cb": self._trouble.report}
+        """The user's properties of librdkafka, with callbacks that report here, too."""
+        statistics = {"statistics.interval.ms": _STATISTICS_MS}
+        return {**statistics, **self._config, **self._trouble.callbacks}
 
     def missing_topic(self, topic: str) -> None:
         """Log that a topic does not exist; it may be created later."""
@@ -54,6 +55,12 @@ class BrokerReachability:
     def check(self, client: confluent_kafka.Consumer) -> None:
         """Raise UnreachableError if no broker has answered for long."""
         since, now = self._trouble.down_since, time.monotonic()
+        if since is not None and self._trouble.has_answered:
+            _log.warning(
+                "brokers %s answer again, after %.0f s", self._trouble.address, now - since
+            )
+            since = self._trouble.down_since = None
+            self._trouble.has_answered = False
         if self._awaits_assignment and since is None:
             self._check_assignment(client, now)
         if since is None or self._after is None or now - since < self._after:

@@ -116,9 +116,10 @@ class LossWatch:
         if self._delivered is None:
             self._delivered = counts[DELIVERED]
         address = self._trouble.address
-        if counts[DELIVERED] > self._delivered:
+        if counts[DELIVERED] > self._delivered or self._trouble.has_answered:
             _log.warning("brokers %s answer again, after %.0f s", address, away)
             self._trouble.down_since = self._delivered = None
+            self._trouble.has_answered = False
         elif away >= LOG_SECONDS and self._trouble.log.is_due("away"):
             queued = totals_of(counts).queued
             _log.warning(

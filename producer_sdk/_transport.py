@@ -95,7 +95,7 @@ class Transport:
         address = config.client["bootstrap.servers"]
         trouble = BrokerTrouble(address, config.client, _log)
         # librdkafka's producer: its queue and its connections.
-        properties = {**config.client, "error_cb": trouble.report}
+        properties = {**config.client, **trouble.callbacks}
         self.client = KafkaProducer(self._partitioner.properties(properties))
         # The cluster of the brokers. Only the publishing thread asks them, and `stop` after it.
         self._cluster = cluster = ClusterOfClient(self.client, address, AUDIT_TOPIC)

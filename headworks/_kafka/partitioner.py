@@ -22,12 +22,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from headworks._kafka.broker_silence import brokers_of
+
 ANY = -1
 _STATISTICS_INTERVAL_MS = 500
 _UNREACHABLE_SECONDS = 10.0
 _MESSAGES_IN_A_ROW = 100  # to one partition, so that batches grow
-_BROKERS = '"brokers":'
-_DECODER = json.JSONDecoder()
 
 
 class KeylessPartitioner:
@@ -90,13 +90,11 @@ def reachable_partitions(statistics: Mapping[str, Any]) -> dict[str, tuple[int, 
 
 def _any_unreachable(statistics: str) -> bool:
     """Return whether a broker fails or a partition has no leader, without parsing everything."""
-    at = statistics.find(_BROKERS)
     # Partition -1, which holds messages that have no partition yet, never has a leader.
-    if at < 0 or statistics.count('"leader":-1') > statistics.count('"partition":-1,'):
+    if statistics.count('"leader":-1') > statistics.count('"partition":-1,'):
         return True
-    brokers: Mapping[str, Mapping[str, Any]]
-    brokers, _ = _DECODER.raw_decode(statistics, at + len(_BROKERS))
-    return any(map(_fails, brokers.values()))
+    brokers = brokers_of(statistics)
+    return brokers is None or any(map(_fails, brokers.values()))
 
 
 def _fails(broker: Mapping[str, Any]) -> bool:

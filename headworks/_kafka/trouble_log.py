@@ -7,6 +7,8 @@ Rules:
 - The first report of a kind is logged at once. Those that follow within a minute are counted, and
   the next line names their number.
 - One lost connection is no trouble yet: only the loss of every broker is.
+- librdkafka's statistics show brokers that accept requests and do not answer. Two in a row must
+  say so, because a process that stood still for a moment looks the same.
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
+from headworks._kafka.broker_silence import silence
+
 _CONNECTION_ERRORS = {KafkaError._TRANSPORT, KafkaError._RESOLVE}
 LOG_SECONDS = 60.0
+_SILENT_SECONDS = 5.0  # without an answer to an open request, until a broker counts as silent
 
 
 class TroubleLog:
@@ -51,7 +56,8 @@ class TroubleLog:
 class BrokerTrouble:
     """The reports of librdkafka about the brokers of one client at `address`.
 
-    `config` holds the user's properties of librdkafka, whose `error_cb` is called as well.
+    `config` holds the user's properties of librdkafka, whose `error_cb` and `stats_cb` are called
+    as well.
     """
 
     def __init__(self, address: str, config: Mapping[str, Any], log: logging.Logger) -> None:
@@ -61,6 +67,32 @@ class BrokerTrouble:
         self.log = TroubleLog(log)
         self._debug = log.debug
         self._forward: Callable[[KafkaError], None] | None = config.get("error_cb")
+        self._their_statistics: Callable[[str], object] | None = config.get("stats_cb")
+        waits = int(config.get("fetch.wait.max.ms", 500)) / 1000
+        self._patience = _SILENT_SECONDS + waits  # a broker may answer a fetch so late
+        self._was_silent = False  # by the statistics before the last ones
+        self.has_answered = False  # since `down_since`
+
+    @property
+    def callbacks(self) -> dict[str, Any]:
+        """The properties of librdkafka by which its client reports here."""
+        return {"error_cb": self.report, "stats_cb": self.look}
+
+    def look(self, statistics: str) -> None:
+        """Take librdkafka's statistics, a JSON text: the `stats_cb` of the client."""
+        seconds = silence(statistics, self._patience)
+        if seconds is not None:
+            self.has_answered = not seconds and self.down_since is not None
+            if seconds and self._was_silent:
+                self.down_since = self.down_since or time.monotonic() - seconds
+                self.reason = f"requests have waited for {seconds:.0f} s"
+                self._warn_of_none(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+            self._was_silent = bool(seconds)
+        if self._their_statistics is not None:
+            self._their_statistics(statistics)
+
+    def _warn_of_none(self, error: KafkaError) -> None:
+        self.log.warn(error.name(), f"no broker at {self.address} answers: {self.reason}")
 
     def report(self, error: KafkaError) -> None:
         """Take a report: the `error_cb` of the client."""
@@ -68,8 +100,9 @@ class BrokerTrouble:
             self.reason = error.str()
             self._debug("brokers %s: %s", self.address, self.reason)
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self.down_since = self.down_since or time.monotonic()
-            self.log.warn(error.name(), f"no broker at {self.address} answers: {self.reason}")
+            self.down_since, self.has_answered = self.down_since or time.monotonic(), False
+            self.reason = self.reason or "requests have waited for too long"
+            self._warn_of_none(error)
         else:
             self.log.warn(error.name(), f"brokers {self.address}: {error.str()}")
         if self._forward is not None:
