@@ -46,7 +46,10 @@ def tracing() -> Tracing | None:
 
 
 def check_headers(headers: Headers | None) -> Headers | None:
-    """Return headers; UsageError unless they are a mapping from names to bytes or text, or None."""
+    """Return headers; UsageError unless they are a mapping from names to bytes or text, or None.
+
+    A name that is not valid Unicode would end the process inside confluent_kafka.
+    """
     if headers is None:
         return None
     if not isinstance(headers, Mapping):
@@ -57,13 +60,28 @@ def check_headers(headers: Headers | None) -> Headers | None:
                 f"header {name!r} is a {type(value).__name__}",
                 fix="give bytes or text under a name",
             )
+        try:
+            name.encode()
+            if isinstance(value, str):
+                value.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"header {name!r} is not valid Unicode: it has a lone surrogate", fix="give bytes"
+            ) from None
+        if "\0" in name:
+            raise UsageError(f"header {name!r} has a NUL in its name", fix="name it without one")
     return headers
 
 
 def key_of(given: object) -> bytes:
     """Return a key as bytes; UsageError if it is neither bytes nor text."""
     if isinstance(given, str):
-        return given.encode()
+        try:
+            return given.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"key {given!r} is not valid Unicode: it has a lone surrogate", fix="give bytes"
+            ) from None
     if not isinstance(given, bytes):
         raise UsageError(f"key is a {type(given).__name__}", fix="give bytes or text")
     return given
@@ -85,7 +103,7 @@ def checked_name(application: object) -> str:
 
 def check_partition(partition: int) -> int:
     """Return a partition; UsageError unless it is a whole number of at least 0."""
-    if partition.__class__ is not int or partition < 0:
+    if partition.__class__ is not int or not 0 <= partition < 1 << 31:
         raise UsageError(f"partition is {partition!r}", fix="give a number of at least 0")
     return partition
 

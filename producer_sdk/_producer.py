@@ -325,7 +325,7 @@ class Producer:
         cls = event.__class__
         message, head, topic, latest = self._prepared.get(cls) or self._prepare(cls)
         value, timestamp, own_key = message(head, event)
-        if timestamp is None:
+        if not timestamp:  # librdkafka takes 0 for none
             timestamp = int(self._clock() * 1000)
         if key is None:
             key = own_key

@@ -69,6 +69,7 @@ _COUNTS_FLUSH_SHARE = 0.02  # ... or more, so that they take at most this share 
 _CLUSTER_PAUSE_SECONDS = 1.0  # before a broker is asked again which cluster this is
 _PURGE_SECONDS = 1.0
 _LAST_COUNTS_SECONDS = 0.5
+_UNSUITABLE = (TypeError, ValueError, OverflowError)  # by what no check of ours has refused
 _PURGE_ERRORS = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
@@ -91,10 +92,8 @@ class Transport:
     def __init__(self, config: TransportConfig) -> None:
         # Chooses partitions of living brokers for messages without a key.
         self._partitioner = KeylessPartitioner()
-        # Takes librdkafka's reports about brokers.
         address = config.client["bootstrap.servers"]
         trouble = BrokerTrouble(address, config.client, _log)
-        # librdkafka's producer: its queue and its connections.
         properties = {**config.client, **trouble.callbacks}
         self.client = KafkaProducer(self._partitioner.properties(properties))
         # The cluster of the brokers. Only the publishing thread asks them, and `stop` after it.
@@ -125,7 +124,6 @@ class Transport:
         self._resender = SpillResender(
             self._spill, leftovers, self.client, self._partitioner, self.counters
         )
-        # Seconds between two publications of the counts.
         self._audit_every = config.audit_every
         # Set when the polling thread must end.
         self._stopping = threading.Event()
@@ -171,7 +169,7 @@ class Transport:
         try:
             partition = ANY if key is not None else self._partitioner.partition(topic)
             self.client.produce(topic, value, key, partition, report, None, timestamp, carried)
-        except (BufferError, KafkaException):
+        except (BufferError, KafkaException, *_UNSUITABLE):
             message = OutgoingMessage(topic, value, key, timestamp, headers)
             return self._enqueue_counted(message, counts, report, wait_ms, spill)
         return True
@@ -244,6 +242,9 @@ class Transport:
                 too_large = error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
                 counts.resolve(TOO_LARGE if too_large else BROKER_ERROR)
                 return False
+            except _UNSUITABLE:
+                counts.resolve(BROKER_ERROR)
+                raise
             return True
 
     def _try_again(

@@ -5,6 +5,8 @@ A disk that takes no cache is logged, and changes nothing else.
 If the registry does not answer, an id that an earlier process has cached is used, or the one in a
 committed `schemas.lock`. A registry that did not answer is not asked again for some seconds, so
 that a service which sends without an id waits once, and not at every event.
+The timeout of a socket bounds neither the resolution of a name nor an answer that drips. So a
+caller that cannot wait lets a thread ask. If that gets the id late, the next caller finds it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from headworks.codec import EventType, event_type
@@ -23,6 +27,7 @@ from headworks.registry_client._schema_lock import lock_beside
 
 _log = logging.getLogger("headworks.registry")
 _REFRESH_TIMEOUT_SECONDS = 1.0  # a known id is refreshed with one short request
+_HAND_OVER_SECONDS = 0.05  # in which the thread says what the client's own timeout said
 _SILENT_SECONDS = 10.0  # how long a registry that did not answer is not asked again
 
 
@@ -40,6 +45,7 @@ class EventSchemaIds:
             registry, timeout=_REFRESH_TIMEOUT_SECONDS, attempts=1
         )
         self._quick_client = RegistryClient(registry, timeout=timeout, attempts=1)
+        self._timeout = timeout
         self._silent: tuple[float, UnreachableError] | None = None  # when, in monotonic seconds
         self._path = folder / "schema-ids.json"
         self._auto_register = auto_register
@@ -57,20 +63,11 @@ class EventSchemaIds:
         known = self._known(cls, kind)
         client = self._refresh_client if known is not None else self._quick_client
         client = self._client if patient and known is None else client
+        seconds = self._timeout if known is None else _REFRESH_TIMEOUT_SECONDS
         try:
             self._check_silence(patient=patient)
-            if self._auto_register:
-                found = client.register(kind.subject, kind.schema)
-            else:
-                looked_up = client.lookup(kind.subject, kind.schema)
-                if looked_up is None:
-                    raise UsageError(
-                        f"the schema of {kind.name} is not registered in {kind.subject} "
-                        f"at {self._client.url}",
-                        fix="register it with `headworks schema register` (the deploy step), "
-                        "or generate the classes again from the registered schema",
-                    )
-                found = looked_up
+            ask = partial(self._ask, client, kind, key)
+            found = ask() if patient and known is None else self._within(seconds, ask)
         except UnreachableError as error:
             self._silent = self._silent or (time.monotonic(), error)
             if known is None:
@@ -78,8 +75,47 @@ class EventSchemaIds:
                 raise
             return known
         self._silent = None
+        return found
+
+    def _ask(self, client: RegistryClient, kind: EventType[object], key: str) -> int:
+        """Return the id that the registry has, and cache it."""
+        if self._auto_register:
+            found = client.register(kind.subject, kind.schema)
+        else:
+            looked_up = client.lookup(kind.subject, kind.schema)
+            if looked_up is None:
+                raise UsageError(
+                    f"the schema of {kind.name} is not registered in {kind.subject} "
+                    f"at {self._client.url}",
+                    fix="register it with `headworks schema register` (the deploy step), "
+                    "or generate the classes again from the registered schema",
+                )
+            found = looked_up
         self._remember(key, found.id)
         return found.id
+
+    def _within(self, seconds: float, ask: Callable[[], int]) -> int:
+        """Return what `ask` returns in a thread; UnreachableError if it takes longer."""
+        outcome: list[int | BaseException] = []
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                outcome.append(ask())
+            except BaseException as error:
+                outcome.append(error)
+            done.set()
+
+        threading.Thread(target=work, name="headworks-schema-id", daemon=True).start()
+        if not done.wait(seconds + _HAND_OVER_SECONDS):
+            raise UnreachableError(
+                f"no schema registry answers at {self._client.url} within {seconds:g} s",
+                fix="check the registry, the setting `registry`, and the resolution of its name",
+            )
+        [found] = outcome
+        if isinstance(found, BaseException):
+            raise found
+        return found
 
     def _check_silence(self, *, patient: bool) -> None:
         """Raise the last error of the registry again, if it is recent."""
