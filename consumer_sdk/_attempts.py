@@ -3,6 +3,8 @@
 Rules:
 
 - A stop ends the pause between two attempts, and leaves the message to the next member.
+- A handler that is cancelled by itself, and not with its task, has failed. Its task would end in
+  silence, and the application would go on without its handlers.
 - A batch that failed for the last time is handled again message by message, once each. So one bad
   message does not take the others along.
 """
@@ -31,6 +33,18 @@ _Failure = tuple[Exception, int]  # the error of the last attempt, and the numbe
 
 class StoppedError(Exception):
     """The application stops in a pause between two attempts."""
+
+
+class HandlerCancelledError(Exception):
+    """A handler let the cancellation of something that it awaited pass."""
+
+
+def failure_of(error: asyncio.CancelledError) -> HandlerCancelledError:
+    """Return a cancellation as the failure of a handler; raise it if the task is cancelled."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise error
+    return HandlerCancelledError(f"the handler was cancelled from inside: {error!r}")
 
 
 class Attempts:
@@ -156,7 +170,10 @@ class Attempts:
     async def _call_async(self, handler: Handler, messages: list[Message[Any]]) -> None:
         given = messages if handler.batch is not None else messages[0]
         if handler.is_async:
-            await handler.function(given)
+            try:
+                await handler.function(given)
+            except asyncio.CancelledError as error:
+                raise failure_of(error) from error
             return
         pool = self._pools.get(handler)
         if pool is None:  # the loop's own threads are few, and polls need them

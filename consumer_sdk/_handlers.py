@@ -23,7 +23,7 @@ from contextlib import asynccontextmanager, suppress
 from types import FrameType
 from typing import Any, TypeVar, Unpack
 
-from consumer_sdk._attempts import Attempts, StoppedError
+from consumer_sdk._attempts import Attempts, StoppedError, failure_of
 from consumer_sdk._consumer import Consumer
 from consumer_sdk._dispatch import Dispatch
 from consumer_sdk._loop import POLL_SECONDS
@@ -251,6 +251,9 @@ class Consumers:
             if handler.is_async:
                 try:
                     await handler.function(message)
+                except asyncio.CancelledError as error:
+                    failure = failure_of(error)
+                    ending = await self._attempts.retry_async(handler, message, failure)
                 except Exception as error:
                     ending = await self._attempts.retry_async(handler, message, error)
             else:

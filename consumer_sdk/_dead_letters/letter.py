@@ -21,6 +21,7 @@ Headers = list[tuple[str, bytes | None]]
 _WAIT_PREFIX: Final = "headworks.retry."  # of a wait that is over
 _REDRIVES: Final = "headworks.redrives"  # how often a message was redriven
 _ORIGIN: Final = "headworks.origin"  # TOPIC/PARTITION/OFFSET of the first life
+_MAX_TEXT_BYTES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +101,16 @@ def letter_headers(
     passing = (DEAD_LETTER_HEADER, _WAIT_PREFIX)
     own = [(name, value) for name, value in headers_of(message) if not name.startswith(passing)]
     return own + [
-        (DEAD_LETTER_HEADER + name, str(value).encode())
+        (DEAD_LETTER_HEADER + name, _text(value))
         for name, value in described.items()
         if value is not None
     ]
+
+
+def _text(value: object) -> bytes:
+    """Return the text of a header; the text of an error may be anything, of any length."""
+    text = str(value).encode(errors="backslashreplace")
+    return text if len(text) <= _MAX_TEXT_BYTES else text[:_MAX_TEXT_BYTES] + b"..."
 
 
 def letter_of(message: confluent_kafka.Message) -> DeadLetter | None:

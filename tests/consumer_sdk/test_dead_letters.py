@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import confluent_kafka
 import pytest
 
 from consumer_sdk import Consumer, Message
-from consumer_sdk._dead_letters.letter import DeadLetter
+from consumer_sdk._dead_letters.letter import DeadLetter, letter_headers
 from consumer_sdk._dead_letters.redrive import Redrive, RedriveOptions, RedriveReport
 from consumer_sdk._dead_letters.selection import LetterSelection
 from headworks._audit_counting import AUDIT_TOPIC
@@ -73,6 +74,17 @@ def redrive(site: Site, **options: Any) -> RedriveReport:
     chosen = RedriveOptions(f"{site.topic}.dead-letter", selection, **options)
     client = client_properties(site.bootstrap)
     return Redrive(chosen, client, site.registry, site.state).run()
+
+
+@pytest.mark.parametrize("text", ["bad \ud800 name", "long " * 1_000_000])
+def test_any_error_of_a_handler_fits_into_a_letter(site: Site, text: str) -> None:
+    raw = SimpleNamespace(headers=list, partition=lambda: 0, offset=lambda: 7)
+    message: Any = raw
+    found = dict(letter_headers(message, site.topic, "g", text, "ValueError", 5))
+    reason = found["headworks.dead-letter.reason"]
+    assert reason is not None
+    assert reason.startswith((b"bad \\ud800 name", b"long long"))
+    assert len(reason) < 11_000
 
 
 def test_letters_return_as_they_were_and_once(site: Site) -> None:

@@ -135,6 +135,22 @@ def test_after_the_last_attempt_the_policy_decides(site: Site, is_async: bool) -
         assert reasons == (["FlakyError: no luck (after 2 attempts)"] if attempts == 2 else [])
 
 
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_handler_that_is_cancelled_from_inside_has_failed(site: Site, concurrency: int) -> None:
+    """It ended the task of the handlers without a word."""
+    app, seen = app_of(site), []
+
+    @app.on(site.one.Visit, then=OnPoison.SKIP, concurrency=concurrency)
+    async def handle(message: Message[Any]) -> None:
+        seen.append(message.event.user)
+        call = asyncio.create_task(asyncio.sleep(60))
+        call.cancel()
+        await call
+
+    app.run(replay(site, "ada", "bob"))
+    assert (sorted(seen), app.totals["skipped"]) == (["ada", "bob"], 2)
+
+
 def test_some_exceptions_are_never_retried(site: Site) -> None:
     app, seen = app_of(site), list[str]()
     retry = Retry(attempts=5, pause=0.01, never=(LookupError,))

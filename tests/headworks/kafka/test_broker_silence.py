@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
 
-from headworks._kafka import trouble_log
 from headworks._kafka.broker_silence import silence
 from headworks._kafka.trouble_log import BrokerTrouble
 
@@ -70,8 +70,8 @@ def test_two_statistics_in_a_row_report_a_silent_broker(
     look(statistics(quick))
     look(statistics(hung))
     assert trouble.down_since is None, "one may be of a process that stood still"
-    now = trouble_log.time.monotonic()
-    monkeypatch.setattr(trouble_log.time, "monotonic", lambda: now)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     look(statistics(hung))
     assert trouble.down_since == now - 7.0
     look(statistics(hung))
