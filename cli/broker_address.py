@@ -60,9 +60,14 @@ def topic_metadata(bootstrap: str, topic: str) -> Any:
 
 def missing_topic_error(topic: str, known: Iterable[str]) -> UsageError:
     """Return the error for a topic that does not exist; it names similar ones."""
-    near = get_close_matches(topic, known)
-    meant = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    meant = similar_names(topic, known)
     return UsageError(f"there is no topic {topic!r}", fix=f"{meant}see `headworks topic list`")
+
+
+def similar_names(name: str, known: Iterable[str]) -> str:
+    """Return the question whether a similar name was meant, or nothing."""
+    near = get_close_matches(name, known)
+    return f"did you mean {' or '.join(map(repr, near))}? " if near else ""
 
 
 def partition_offsets(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headworks._cli.broker_address import bootstrap_servers
+from headworks._cli.broker_address import bootstrap_servers, similar_names
 from headworks._cli.options import BootstrapOption, RegistryOption
 from headworks._cli.output import Format, FormatOption, print_json, print_status
 from headworks._settings import resolve
-from headworks.errors import HeadworksError, UnreachableError, UsageError
+from headworks.errors import FindingsError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from headworks.registry_client import SubjectVersion
     from producer_sdk import Producer
+
+
+class _NoKeyError(UsageError):
+    """A tombstone without a key: the command lacks an option."""
 
 
 def produce(
@@ -58,9 +62,11 @@ def produce(
             try:
                 taken = _send(producer, event, json.loads(line), key, headers)
             except json.JSONDecodeError as error:
-                raise UsageError(f"line {number} is not JSON: {error}") from None
-            except HeadworksError as error:
+                raise FindingsError(f"line {number} is not JSON: {error}") from None
+            except _NoKeyError as error:
                 raise UsageError(f"line {number}: {error.message}", fix=error.fix) from None
+            except UsageError as error:
+                raise FindingsError(f"line {number}: {error.message}", fix=error.fix) from None
             if not taken:
                 raise UnreachableError(f"line {number}: the broker takes no more messages")
             sent += 1
@@ -84,11 +90,13 @@ def _latest(registry: str, topic: str) -> SubjectVersion:
     from headworks.registry_client import RegistryClient
     from headworks.schema import subject_of
 
-    latest = RegistryClient(registry).latest(subject_of(topic))
+    client = RegistryClient(registry)
+    latest = client.latest(subject_of(topic))
     if latest is None:
+        topics = {subject.removesuffix("-value") for subject in client.subjects()}
         raise UsageError(
             f"topic {topic!r} has no schema in the registry at {registry}",
-            fix="register one with `headworks schema register`",
+            fix=f"{similar_names(topic, topics)}register one with `headworks schema register`",
         )
     return latest
 
@@ -111,10 +119,13 @@ def _send(
     key: str | None,
     headers: dict[str, bytes] | None,
 ) -> bool:
-    """Send an event of these JSON values, or a tombstone for null. Raises UsageError."""
+    """Send an event of these JSON values, or a tombstone for null.
+
+    Raises UsageError for values of no event, and _NoKeyError for a tombstone without a key.
+    """
     if value is not None:
         own_key = None if key is None else key.encode()
         return producer.send(event(value), key=own_key, headers=headers)
     if key is None:
-        raise UsageError("a tombstone deletes a key", fix="name it with --key")
+        raise _NoKeyError("a tombstone deletes a key", fix="name it with --key")
     return producer.delete(event, key, headers=headers)

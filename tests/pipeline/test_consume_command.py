@@ -16,6 +16,7 @@ from headworks._server.child_process import Service
 from headworks.registry_client import RegistryClient
 from tests.pipeline.conftest import Topic
 from tests.pipeline.test_consumer import command
+from tests.producer_sdk.events import visit_schema
 
 pytestmark = pytest.mark.e2e
 
@@ -132,7 +133,9 @@ def test_a_mistyped_topic_gets_a_suggestion(
     topic: Topic, broker: Service, registry: Service
 ) -> None:
     assert command("topic", "create", "orders", broker=broker, registry=registry).returncode == 0
-    for verb in (("consume",), ("topic", "describe")):
+    text = visit_schema("orders", 1)
+    RegistryClient(registry.url).register("orders-value", text)
+    for verb in (("consume",), ("topic", "describe"), ("produce",)):
         done = command(*verb, "oders", broker=broker, registry=registry)
         assert done.returncode == 2
         assert "did you mean 'orders'?" in done.stderr
