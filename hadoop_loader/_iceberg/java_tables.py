@@ -7,6 +7,8 @@ Rules:
 - Data files are registered where they are. Only their footers are read, for their statistics.
 - A file is in the partition of its day only if its statistics prove it: no null, and every time in
   that day. Any other file is in no partition, and readers find it by its statistics.
+- A table is loaded from the catalog once for each snapshot, and a class of Java is looked up once:
+  both cost more than the rest of a small snapshot.
 - Nothing here removes a data file: the loader does, after the snapshots that need it have expired.
 """
 
@@ -28,12 +30,40 @@ from headworks.errors import UsageError
 
 RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13"
 _FORMAT = 3
+_NO_TABLE = (
+    "org.apache.iceberg.exceptions.NoSuchTableException",
+    "org.apache.iceberg.exceptions.NoSuchIcebergTableException",
+)
 _MOST_SNAPSHOTS = 100  # of a table; half of them are left when there are more
 _MICROS_OF_DAY = 86_400_000_000
 _TABLE_PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
+
+
+class _IcebergApi:
+    """The static methods of Iceberg's API. py4j asks the JVM for each part of a name."""
+
+    def __init__(self, jvm: Any) -> None:
+        api = jvm.org.apache.iceberg
+        self.build_catalog = api.CatalogUtil.buildIcebergCatalog
+        self.namespace_of = api.catalog.Namespace.of
+        self.identifier_of = api.catalog.TableIdentifier.of
+        self.schema = api.Schema
+        self.schema_to_json = api.SchemaParser.toJson
+        self.schema_from_json = api.SchemaParser.fromJson
+        self.metadata_from = api.TableMetadata.buildFrom
+        self.day = api.expressions.Expressions.day
+        self.names_from_json = api.mapping.NameMappingParser.fromJson
+        self.file_metrics = api.parquet.ParquetUtil.fileMetrics
+        self.metrics_config = api.MetricsConfig.forTable
+        self.data_file = api.DataFiles.builder
+        self.timestamp = getattr(api.types, "Types$TimestampType").withZone()
+        self.value_of = api.types.Conversions.fromByteBuffer
+        self.metadata_only = getattr(api, "ExpireSnapshots$CleanupLevel").METADATA_ONLY
+        self.list = jvm.java.util.ArrayList
+        self.map = jvm.java.util.HashMap
 
 
 class IcebergTables:
@@ -43,14 +73,13 @@ class IcebergTables:
         check_iceberg(spark)
         self._jvm = jvm = spark.sparkContext._jvm
         given = {**catalog_properties(url, location), **_given_properties(spark)}
-        self._api = jvm.org.apache.iceberg
+        self._api = _IcebergApi(jvm)
+        self._found: dict[str, Any] = {}  # tables that are about to change, as they were found
         self._default_format = given.get("table-default.format-version", str(_FORMAT))
         configuration = spark.sparkContext._jsc.hadoopConfiguration()
-        self._catalog = self._api.CatalogUtil.buildIcebergCatalog(
-            CATALOG, self._map(given), configuration
-        )
+        self._catalog = self._api.build_catalog(CATALOG, self._map(given), configuration)
         self._location = location
-        self._namespace = self._api.catalog.Namespace.of(self._strings([namespace]))
+        self._namespace = self._api.namespace_of(self._strings([namespace]))
         if not self._catalog.namespaceExists(self._namespace):
             self._catalog.createNamespace(
                 self._namespace, self._map({"location": location} if "thrift:" in url else {})
@@ -58,16 +87,17 @@ class IcebergTables:
 
     def find(self, table: str) -> PublishedTable | None:
         """Return a table as the catalog has it, or None."""
-        name = self._name(table)
-        if not self._catalog.tableExists(name):
+        found = self._load(table)
+        if found is None:
+            self._found.pop(table, None)
             return None
-        found = self._catalog.loadTable(name)
+        self._found[table] = found
         metadata = found.operations().current()
         snapshot = found.currentSnapshot()
         summary = {} if snapshot is None else snapshot.summary()
         return PublishedTable(
             str(summary.get(COMMIT_PROPERTY) or ""),
-            declared_defaults(self._api.SchemaParser.toJson(found.schema())),
+            declared_defaults(self._api.schema_to_json(found.schema())),
             metadata.formatVersion() >= _FORMAT,
         )
 
@@ -78,51 +108,62 @@ class IcebergTables:
 
     def drop(self, table: str) -> None:
         """Drop a table, if it exists; its data files stay."""
+        self._found.pop(table, None)
         if self._catalog.tableExists(self._name(table)):
             self._catalog.dropTable(self._name(table), False)
 
     def change(self, change: TableChange) -> None:
         """Make the snapshot of a change, and the table if there is none."""
-        name = self._name(change.table)
-        before = self._catalog.loadTable(name) if self._catalog.tableExists(name) else None
+        before = self._found.pop(change.table, None)
         transaction = self._creation(change) if before is None else before.newTransaction()
-        self._leave_partition(transaction, change)
-        self._set_schema(transaction.table(), change)
-        self._enter_partition(transaction, change)
+        table = transaction.table()
+        if before is not None:
+            self._leave_partition(transaction, table, change)
+        self._set_schema(table, change)
+        self._enter_partition(transaction, table, change)
         properties = transaction.updateProperties()
         names = {"schema.name-mapping.default": change.schema.names}
         for key, value in {**_TABLE_PROPERTIES, **names, **change.properties}.items():
             properties.set(key, value)
         properties.commit()
-        self._set_files(transaction, before, change)
+        self._set_files(transaction, table, before, change)
         transaction.commitTransaction()
-        if before is not None and len(before.operations().current().snapshots()) > _MOST_SNAPSHOTS:
-            update = self._catalog.loadTable(name).expireSnapshots()
+        if (
+            before is not None
+            and before.operations().current().snapshots().size() > _MOST_SNAPSHOTS
+        ):
+            update = self._catalog.loadTable(self._name(change.table)).expireSnapshots()
             update.expireOlderThan(2**62).retainLast(_MOST_SNAPSHOTS // 2)
-            update.cleanupLevel(self._metadata_only).commit()
+            update.cleanupLevel(self._api.metadata_only).commit()
 
     def expire(self, table: str, number: int) -> bool:
         """Expire the snapshots of commits before `number`; False if the current one is of these."""
-        name = self._name(table)
-        if not self._catalog.tableExists(name):
+        found = self._load(table)
+        if found is None:
             return True
-        found = self._catalog.loadTable(name)
         current = found.currentSnapshot()
         if current is not None and _commit_number(current) < number:
             return False
-        update = found.expireSnapshots().cleanupLevel(self._metadata_only)
+        update = found.expireSnapshots().cleanupLevel(self._api.metadata_only)
         for one in found.snapshots():
             if _commit_number(one) < number:
                 update.expireSnapshotId(one.snapshotId())
         update.commit()
         return True
 
-    @property
-    def _metadata_only(self) -> Any:
-        return getattr(self._api, "ExpireSnapshots$CleanupLevel").METADATA_ONLY
+    def _load(self, table: str) -> Any:
+        """Return a table of the catalog, or None. Catalogs ask whether it exists by loading it."""
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            return self._catalog.loadTable(self._name(table))
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() not in _NO_TABLE:
+                raise
+            return None
 
     def _creation(self, change: TableChange) -> Any:
-        none = self._api.Schema(self._jvm.java.util.ArrayList())
+        none = self._api.schema(self._api.list())
         builder = self._catalog.buildTable(self._name(change.table), none)
         builder.withLocation(f"{self._location}/{change.table}")
         builder.withProperty("format-version", self._default_format)
@@ -130,26 +171,28 @@ class IcebergTables:
 
     def _set_schema(self, table: Any, change: TableChange) -> None:
         """Give the table the ids of its files, which no ordinary change of a schema allows."""
-        schema = self._api.SchemaParser.fromJson(change.schema.fields)
+        schema = self._api.schema_from_json(change.schema.fields)
         if table.schema().sameSchema(schema):
             return
         operations = table.operations()
         base = operations.current()
-        builder = self._api.TableMetadata.buildFrom(base)
+        builder = self._api.metadata_from(base)
         builder.setCurrentSchema(schema, max(change.schema.last_id, base.lastColumnId()))
         operations.commit(base, builder.build())
 
-    def _leave_partition(self, transaction: Any, change: TableChange) -> None:
+    def _leave_partition(self, transaction: Any, table: Any, change: TableChange) -> None:
         """Stop partitioning new files by another column."""
-        for field in transaction.table().spec().fields():
+        fields = table.spec().fields()
+        for at in range(fields.size()):  # a Java iterator ends by an exception
+            field = fields.get(at)
             if field.sourceId() != change.schema.day_id:
                 transaction.updateSpec().removeField(field.name()).commit()
 
-    def _enter_partition(self, transaction: Any, change: TableChange) -> None:
+    def _enter_partition(self, transaction: Any, table: Any, change: TableChange) -> None:
         """Partition new files by the day of the change's column."""
-        table, wanted = transaction.table(), change.schema.day_of
+        wanted = change.schema.day_of
         if wanted is not None and table.spec().isUnpartitioned():
-            day = self._api.expressions.Expressions.day(wanted)
+            day = self._api.day(wanted)
             transaction.updateSpec().addField(self._day_name(table, wanted), day).commit()
 
     def _day_name(self, table: Any, column: str) -> str:
@@ -158,8 +201,7 @@ class IcebergTables:
             name += "_"
         return name
 
-    def _set_files(self, transaction: Any, before: Any, change: TableChange) -> None:
-        table = transaction.table()
+    def _set_files(self, transaction: Any, table: Any, before: Any, change: TableChange) -> None:
         leaving, kept = [], set()
         wanted = {file.uri for file in change.added}
         if before is not None and (change.all_files or change.removed):
@@ -174,8 +216,13 @@ class IcebergTables:
         for file in leaving:
             update.deleteFile(file)
         add = update.addFile if leaving else update.appendFile
-        for new in added:
-            add(self._data_file(table, change, new))
+        if added:
+            names = self._api.names_from_json(change.schema.names)
+            config, spec = self._api.metrics_config(table), table.spec()
+            for new in added:
+                source = table.io().newInputFile(new.uri, new.bytes)
+                metrics = self._api.file_metrics(source, config, names)
+                add(self._data_file(table, spec, metrics, change, new))
         for key, value in change.summary.items():
             update.set(key, value)
         update.commit()
@@ -187,20 +234,18 @@ class IcebergTables:
             return transaction.newRewrite()
         return transaction.newOverwrite()
 
-    def _data_file(self, table: Any, change: TableChange, new: PublishedFile) -> Any:
-        source = table.io().newInputFile(new.uri, new.bytes)
-        mapping = self._api.mapping.NameMappingParser.fromJson(change.schema.names)
-        metrics = self._api.parquet.ParquetUtil.fileMetrics(
-            source, self._api.MetricsConfig.forTable(table), mapping
-        )
+    def _data_file(
+        self, table: Any, spec: Any, metrics: Any, change: TableChange, new: PublishedFile
+    ) -> Any:
         in_day = change.schema.day_id and self._is_of_day(metrics, change.schema.day_id, new.day)
-        spec = table.spec() if in_day else self._no_partition(table)
+        if not in_day:
+            spec = self._no_partition(table)
         # Not by the input file: Hadoop would write its URI otherwise, and compare it as text.
-        builder = self._api.DataFiles.builder(spec).withPath(new.uri)
+        builder = self._api.data_file(spec).withPath(new.uri)
         builder.withFileSizeInBytes(new.bytes)
         builder.withFormat("parquet").withMetrics(metrics)
         if in_day:
-            builder.withPartitionPath(f"{spec.fields()[0].name()}={new.day[:10]}")
+            builder.withPartitionPath(f"{spec.fields().get(0).name()}={new.day[:10]}")
         return builder.build()
 
     def _no_partition(self, table: Any) -> Any:
@@ -213,17 +258,16 @@ class IcebergTables:
         if nulls != 0 or any(bound is None for bound in bounds):
             return False
         start = (date.fromisoformat(day[:10]) - date(1970, 1, 1)).days
-        type_ = getattr(self._api.types, "Types$TimestampType").withZone()
         return all(
-            self._api.types.Conversions.fromByteBuffer(type_, bound) // _MICROS_OF_DAY == start
+            self._api.value_of(self._api.timestamp, bound) // _MICROS_OF_DAY == start
             for bound in bounds
         )
 
     def _name(self, table: str) -> Any:
-        return self._api.catalog.TableIdentifier.of(self._namespace, table)
+        return self._api.identifier_of(self._namespace, table)
 
     def _map(self, values: Mapping[str, str]) -> Any:
-        found = self._jvm.java.util.HashMap()
+        found = self._api.map()
         for key, value in values.items():
             found.put(key, value)
         return found
