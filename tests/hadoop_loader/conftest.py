@@ -20,6 +20,12 @@ from tests.interop import hdfs as hdfs_itself
 from tests.interop import s3 as s3_itself
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A warehouse in HDFS or S3 takes a server and connections, which no unit test may have."""
+    if os.environ.get(hdfs_itself.VARIABLE) and "place" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.contract)
+
+
 @pytest.fixture
 def world(place: AnyPath, monkeypatch: pytest.MonkeyPatch) -> World:
     """A warehouse and what is around it, in this process: its crashes need no durable disk."""
