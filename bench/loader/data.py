@@ -12,7 +12,7 @@ import io
 import json
 import random
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -124,10 +124,14 @@ def flights(folder: Path) -> Events:
 
 def send(broker: str, registry: str, topic: str, events: Events, count: int) -> None:
     """Register the schema and fill the topic with `count` events."""
-    registered = RegistryClient(f"http://{registry}").register(
-        subject_of(topic), events.named(topic)
-    )
-    head = prefix(registered.id)
+    send_each(broker, registry, [topic], events, count)
+
+
+def send_each(
+    broker: str, registry: str, topics: Sequence[str], events: Events, count: int
+) -> None:
+    """Register the schema of each topic, and fill each with `count` events."""
+    schemas = RegistryClient(f"http://{registry}")
     producer = Producer(
         {
             "bootstrap.servers": broker,
@@ -137,14 +141,16 @@ def send(broker: str, registry: str, topic: str, events: Events, count: int) -> 
             "queue.buffering.max.messages": 200_000,
         }
     )
-    values = [head + value for value in events.values]
-    for n in range(count):
-        while True:
-            try:
-                producer.produce(topic, values[n % len(values)])
-                break
-            except BufferError:
-                producer.poll(0.1)
+    for topic in topics:
+        head = prefix(schemas.register(subject_of(topic), events.named(topic)).id)
+        values = [head + value for value in events.values[:count]]
+        for n in range(count):
+            while True:
+                try:
+                    producer.produce(topic, values[n % len(values)])
+                    break
+                except BufferError:
+                    producer.poll(0.1)
     producer.flush()
 
 
