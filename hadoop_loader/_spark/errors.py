@@ -25,6 +25,12 @@ _REBUILD_HINT = (
     " (one that is damaged may be moved away: the next load makes it again, tables and all)"
 )
 
+_OTHER_PROTOCOL = "Invalid method name"  # Thrift's answer to a call that a server does not have
+_CLIENT_FIX = (
+    "give Spark a client of the metastore's release, by spark.sql.hive.metastore.version and "
+    "spark.sql.hive.metastore.jars in spark-defaults.conf"
+)
+
 
 class SessionError(UnreachableError):
     """Spark, or the metastore behind it, failed."""
@@ -45,10 +51,13 @@ def raising_session_errors(root: AnyPath, metastore: Path | str) -> Iterator[Non
     except HeadworksError:
         raise
     except (Py4JJavaError, PySparkException) as error:
+        reason = first_line(error)
+        fix = f"see whether the metastore runs and can be written{_REBUILD_HINT * ours}"
+        if _OTHER_PROTOCOL in reason:
+            fix = _CLIENT_FIX
         raise SessionError(
-            f"Spark or its metastore {metastore} failed: {first_line(error)}",
-            fix=f"see whether the metastore runs and can be written{_REBUILD_HINT * ours}, then "
-            f"run again; {_RETRY_HINT}",
+            f"Spark or its metastore {metastore} failed: {reason}",
+            fix=f"{fix}, then run again; {_RETRY_HINT}",
         ) from None
     except (Py4JError, ConnectionError):
         raise SessionError(

@@ -138,6 +138,11 @@ def test_errors_of_spark_and_the_disk_are_reported_in_one_line(tmp_path: Path) -
     ):
         raise AnalysisException("no such table\n at org.apache.spark...")
     with (
+        pytest.raises(SessionError, match=r"spark\.sql\.hive\.metastore\.version"),
+        raising_session_errors(tmp_path, "thrift://of-hive-4:9083"),
+    ):
+        raise AnalysisException("Unable to fetch table t. Invalid method name: 'get_table'")
+    with (
         pytest.raises(UsageError, match=r"No space left on device \(/w/x\)"),
         raising_session_errors(tmp_path, ""),
     ):
