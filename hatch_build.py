@@ -29,7 +29,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).resolve().parent
-_NAMES = ("_decoder", "_encoder", "_messages", "_tally")
+_NAMES = ("_decoder", "_encoder", "_messages", "_rows", "_tally")
 SOURCES = tuple(Path(f"headworks/_native/{name}.c") for name in _NAMES)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
+import pyarrow.compute as pc
 
 from hadoop_loader._decode.decoder import ColumnDecoder
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
@@ -25,6 +25,7 @@ from hadoop_loader._fetch.damage import DamageReport
 from hadoop_loader._fetch.kafka_log import KafkaLog
 from hadoop_loader._fetch.messages import NO_SCHEMA, MessageColumns
 from hadoop_loader._fetch.ranges import FetchRange, Watermarks
+from hadoop_loader._fetch.row_numbers import of_ints, rows_where, scalar
 from headworks._ci.rules import CATALOG_RULES
 from headworks._kafka.client_properties import client_properties
 from headworks.compatibility import Finding
@@ -174,9 +175,9 @@ class _Decode:
 
     def __call__(self, messages: MessageColumns) -> list[tuple[int, str]]:
         if self._columns is not None:
-            starts, ends = messages.values[:, 0], messages.values[:, 1]
+            spans = messages.data, messages.starts, messages.ends
             try:
-                return list(self._columns.decode_spans(messages.data, starts, ends)[1])
+                return list(self._columns.decode_spans(*spans)[1])
             except HeadworksError:  # a pair that is too large for the compiled decoder
                 self._columns = None
         return list(self._read_singly(messages))
@@ -198,17 +199,19 @@ class _Decode:
 
 def _try(reader: _Reader, messages: MessageColumns, found: Trial) -> None:
     ids = messages.schema_ids()
-    alive = messages.values[:, 0] >= 0
-    found.tried += int(alive.sum())
-    for schema_id in map(int, np.unique(ids[alive])):
-        group = messages.where(np.flatnonzero(alive & (ids == schema_id)))
+    # The numbers of the messages with a value.
+    alive = rows_where(pc.greater_equal(messages.starts, scalar(0)))
+    messages, ids = messages.where(alive), ids.take(alive)
+    found.tried += len(messages)
+    for schema_id in sorted(pc.unique(ids).to_pylist()):
+        group = messages.with_schema(schema_id, ids)
         failed = None if schema_id == NO_SCHEMA else reader.failures(schema_id, group)
         if failed is None:
             found.bad_before += len(group)
             continue
         if not failed:
             continue
-        bad = group.where(np.array([at for at, _ in failed]))
+        bad = group.where(of_ints(at for at, _ in failed))
         before = reader.was_bad(schema_id, bad)
         found.bad_before += len(before)
         reasons = [reason for _, reason in failed]

@@ -1,11 +1,7 @@
-"""Arrow columns from the buffers that the compiled decoder filled, and from NumPy's numbers.
+"""Arrow columns from the buffers that the compiled decoder filled.
 
-Rules:
-
-- A buffer becomes an Arrow array as it is, without a copy. The validity buffer of a column without
-  nulls is None.
-- `pa.array` and `to_numpy` import pandas if it is installed, and ask it about the array. That takes
-  a third of a second of a core in each new worker. So numbers change sides by their memory.
+Rule: a buffer becomes an Arrow array as it is, without a copy. The validity buffer of a column
+without nulls is None.
 """
 
 from __future__ import annotations
@@ -13,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from hadoop_loader._decode.column_builders import (
@@ -24,28 +18,16 @@ from hadoop_loader._decode.column_builders import (
     ListNode,
     StructNode,
 )
+from hadoop_loader._fetch.row_numbers import Buffer
 from hadoop_loader._tables.arrow_types import arrow_type
 
 # Of a column: elements, nulls, validity, values or ends, and text.
-ColumnBuffers = tuple[int, int, bytes | None, bytes | None, bytes | None]
+ColumnBuffers = tuple[int, int, bytes | None, Buffer | None, Buffer | None]
 
 
 def arrow_arrays(nodes: Sequence[ColumnNode], buffers: Sequence[ColumnBuffers]) -> list[ArrowArray]:
     """Return the columns of a table, from the buffers of all nodes by number."""
     return [_array(node, buffers) for node in nodes]
-
-
-def number_array(numbers: npt.NDArray[Any], type_: pa.DataType) -> ArrowArray:
-    """Return the numbers of a NumPy array as an Arrow array of a type as wide as they are."""
-    cells = pa.py_buffer(np.ascontiguousarray(numbers).data)
-    return pa.Array.from_buffers(type_, len(numbers), [None, cells])
-
-
-def numbers_of(array: ArrowArray) -> npt.NDArray[np.int64]:
-    """Return the 64-bit numbers, or timestamps, of an Arrow array without nulls."""
-    assert not array.null_count
-    cells = np.frombuffer(array.buffers()[1], np.int64)
-    return cells[array.offset : array.offset + len(array)]
 
 
 def _array(node: ColumnNode, buffers: Sequence[ColumnBuffers]) -> ArrowArray:
@@ -68,5 +50,5 @@ def _array(node: ColumnNode, buffers: Sequence[ColumnBuffers]) -> ArrowArray:
     return pa.Array.from_buffers(type_, count, kept, nulls, children=[entries])
 
 
-def _buffer(content: bytes | None) -> Any:
+def _buffer(content: Buffer | None) -> Any:
     return None if content is None else pa.py_buffer(content)

@@ -15,7 +15,6 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from hadoop_loader._tables.arrow_types import arrow_type
@@ -144,25 +143,22 @@ class ColumnBuilders:
         if isinstance(node, LeafNode):
             return _leaf_array(values, node.type)
         if isinstance(node, StructNode):
-            there = np.array(values, dtype=np.bool_)
-            mask = None if there.all() else pa.array(~there)
+            mask = None if all(values) else pa.array([not there for there in values])
             members = [self._array(member) for member in node.members]
             fields = list(arrow_type(node.type))
             return pa.StructArray.from_arrays(members, fields=fields, mask=mask)
-        lengths = np.array([n or 0 for n in values], dtype=np.int64)
-        offsets = np.zeros(len(values) + 1, dtype=np.int32)
-        np.cumsum(lengths, out=offsets[1:])
-        nulls = np.array([n is None for n in values], dtype=np.bool_)
-        mask = pa.array(nulls) if nulls.any() else None
+        lengths = (n or 0 for n in values)
+        offsets = pa.array(list(itertools.accumulate(lengths, initial=0)), pa.int32())
+        mask = pa.array([n is None for n in values]) if None in values else None
         if isinstance(node, MapNode):
             keys, items = self._array(node.key), self._array(node.value)
             type_ = arrow_type(node.type)
             make: Any = pa.MapArray.from_arrays
-            return make(pa.array(offsets, pa.int32()), keys, items, type=type_, mask=mask)
+            return make(offsets, keys, items, type=type_, mask=mask)
         item = self._array(node.item)
         type_ = arrow_type(node.type)
         make = pa.ListArray.from_arrays
-        return make(pa.array(offsets, pa.int32()), item, type=type_, mask=mask)
+        return make(offsets, item, type=type_, mask=mask)
 
 
 def _leaf_array(values: list[Any], type_: ColumnType) -> ArrowArray:

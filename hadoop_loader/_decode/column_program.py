@@ -14,9 +14,6 @@ import struct
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from hadoop_loader._decode.column_buffers import arrow_arrays
 from hadoop_loader._decode.column_builders import (
     ArrowArray,
@@ -28,6 +25,7 @@ from hadoop_loader._decode.column_builders import (
     nodes_of,
 )
 from hadoop_loader._decode.conversions import conversion
+from hadoop_loader._fetch.row_numbers import Buffer, Numbers, int64s, memory_of
 from hadoop_loader._tables.columns import (
     BINARY,
     BOOLEAN,
@@ -56,7 +54,6 @@ from headworks._native import decoder
 from headworks.errors import SchemaError
 from headworks.schema import EnumType, Field, Fixed
 
-Numbers = npt.NDArray[np.int64]
 _Described = tuple[str, tuple[int, ...]]  # the layout of a column, and the columns below it
 
 _NUMBERS = {
@@ -91,28 +88,25 @@ class ColumnProgram:
         )
 
     def decode(
-        self, data: npt.NDArray[np.uint8], starts: Numbers, ends: Numbers
-    ) -> tuple[list[ArrowArray], Numbers]:
+        self, data: Buffer, starts: Numbers, ends: Numbers
+    ) -> tuple[list[ArrowArray], list[int]]:
         """Return the columns of the datums at `starts`..`ends`, and the numbers of the bad ones."""
         try:
-            buffers, bad = self._program.decode(
-                data, np.ascontiguousarray(starts), np.ascontiguousarray(ends)
-            )
+            buffers, bad = self._program.decode(data, memory_of(starts), memory_of(ends))
         except OverflowError as error:
             raise SchemaError(
                 "the values of one column of one batch take more than 2 GiB",
                 rule="table-size",
                 fix="shorten the default of the field, or keep it as a bytes field of its own",
             ) from error
-        return arrow_arrays(self._nodes, buffers), np.array(bad, np.int64)
+        return arrow_arrays(self._nodes, buffers), bad
 
-    def peek(self, data: npt.NDArray[np.uint8], starts: Numbers, ends: Numbers) -> Numbers:
+    def peek(self, data: Buffer, starts: Numbers, ends: Numbers) -> Numbers:
         """Return what the last column takes from each datum, without reading what follows it.
 
         The column must hold numbers of 64 bits. A bad datum gets the number of the one before it.
         """
-        found = self._program.peek(data, np.ascontiguousarray(starts), np.ascontiguousarray(ends))
-        return np.frombuffer(found, np.int64)
+        return int64s(self._program.peek(data, memory_of(starts), memory_of(ends)))
 
 
 def _nodes_of(

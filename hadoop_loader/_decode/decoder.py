@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from hadoop_loader._decode.column_builders import ArrowArray, ColumnBuilders
 from hadoop_loader._decode.generated_decoder import DatumErrors, Decode, generate
-from hadoop_loader._fetch.messages import Bytes, Numbers
+from hadoop_loader._fetch.row_numbers import Buffer, Numbers, of_ints, scalar
 from hadoop_loader._tables.columns import StructField, table_columns
 from headworks._decoding.resolution import resolve
 from headworks._native import COMPILED
@@ -65,7 +67,7 @@ class ColumnDecoder:
         return self._columns.take(), errors
 
     def decode_spans(
-        self, data: Bytes, starts: Numbers, ends: Numbers
+        self, data: Buffer, starts: Numbers, ends: Numbers
     ) -> tuple[list[ArrowArray], DatumErrors]:
         """Do the same for the values at `starts`..`ends` of `data`, compiled if that was built."""
         if not self._compiled:
@@ -74,11 +76,14 @@ class ColumnDecoder:
             from hadoop_loader._decode.column_program import ColumnProgram
 
             self._program = ColumnProgram(self._read, self.columns)
-        arrays, bad = self._program.decode(data, starts + self._start, ends)
-        if not len(bad):
+        first = pc.add(starts, scalar(self._start)) if self._start else starts
+        arrays, bad = self._program.decode(data, first, ends)
+        if not bad:
             return arrays, []
-        reasons = self._reasons(_pieces(data, starts[bad], ends[bad]))
-        return arrays, [(int(at), reasons.get(i, _NO_REASON)) for i, at in enumerate(bad)]
+        reasons = self._reasons(
+            _pieces(data, *(each.take(of_ints(bad)) for each in (starts, ends)))
+        )
+        return arrays, [(at, reasons.get(i, _NO_REASON)) for i, at in enumerate(bad)]
 
     def _reasons(self, values: list[bytes]) -> dict[int, str]:
         """Return the reasons of bad values, as far as generated Python finds them bad."""
@@ -88,6 +93,7 @@ class ColumnDecoder:
             return dict.fromkeys(range(len(values)), _UNKNOWN_REASON)
 
 
-def _pieces(data: Bytes, starts: Numbers, ends: Numbers) -> list[bytes]:
-    whole = data.data
-    return [bytes(whole[a:b]) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+def _pieces(data: Buffer, starts: Numbers, ends: Numbers) -> list[bytes]:
+    whole = memoryview(data)
+    each = zip(starts.to_pylist(), ends.to_pylist(), strict=True)
+    return [bytes(whole[start:end]) for start, end in each]

@@ -12,8 +12,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow.compute as pc
+
 from hadoop_loader._decode.column_program import ColumnProgram
-from hadoop_loader._fetch.messages import MessageColumns, Numbers
+from hadoop_loader._fetch.messages import MessageColumns
+from hadoop_loader._fetch.row_numbers import Numbers, scalar
 from hadoop_loader._tables.columns import table_columns
 from headworks._decoding.resolution import Action, LeafAction, RecordAction, resolve
 from headworks._wire import HEADER_SIZE
@@ -46,8 +49,8 @@ class EventTimes:
 
     def read(self, messages: MessageColumns) -> Numbers:
         """Return the event times in microseconds; those of bad datums may be any."""
-        begins, ends = messages.values[:, 0], messages.values[:, 1]
-        return self._program.peek(messages.data, begins + self._start, ends)
+        starts = pc.add(messages.starts, scalar(self._start))
+        return self._program.peek(messages.data, starts, messages.ends)
 
 
 def _with_one_field(record: Record, path: tuple[str, ...]) -> Record:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from hadoop_loader._decode.topic_batch import DAY_MICROS, day_name
 from hadoop_loader._fetch.kafka_log import FetchedMessage
+from hadoop_loader._fetch.row_numbers import of_ints, order_rows
 from hadoop_loader._tables.arrow_types import arrow_type
 from hadoop_loader._tables.columns import BIGINT, BINARY, INT, STRING, TIMESTAMP, StructField
 
@@ -66,12 +66,8 @@ def quarantine_table(
         ],
         names=[column.name for column in QUARANTINE_COLUMNS],
     )
-    days, starts, counts = np.unique(
-        np.array([_day(b) for b in rows]), return_index=True, return_counts=True
-    )
-    return table, [
-        (day_name(int(d)), int(s), int(c)) for d, s, c in zip(days, starts, counts, strict=True)
-    ]
+    _, runs = order_rows(of_ints(b.message.timestamp * 1000 for b in rows), DAY_MICROS)
+    return table, [(day_name(day), start, count) for day, start, count in runs]
 
 
 def _day(bad: QuarantinedMessage) -> int:

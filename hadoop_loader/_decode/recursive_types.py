@@ -24,8 +24,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from hadoop_loader._decode.generated_decoder import DatumErrors, datum_reason
 from hadoop_loader._decode.json_values import JsonReaders, ReadJson, read_number
 from hadoop_loader._fetch.messages import MessageColumns
@@ -96,15 +94,15 @@ class FlatDatums:
         self, messages: MessageColumns
     ) -> tuple[MessageColumns, MessageColumns, DatumErrors]:
         """Return the good messages, the same flat, and (index, reason) of the others."""
-        good, found = np.ones(len(messages), np.bool_), []
+        found = []
         errors: DatumErrors = []
         for at, m in enumerate(messages):
             try:
                 found.append(m._replace(value=self.flatten(m.value or b"", HEADER_SIZE)))
             except DATUM_ERRORS as error:
                 errors.append((at, datum_reason(error)))
-                good[at] = False
-        return messages.where(good), MessageColumns.of(found), errors
+        good = messages.without(at for at, _ in errors) if errors else messages
+        return good, MessageColumns.of(found), errors
 
     def _copier(self, schema: Schema) -> _Copy | None:
         """Return what copies a datum of `schema`; None if its flat form is the same bytes."""

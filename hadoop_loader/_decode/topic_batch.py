@@ -10,28 +10,36 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hadoop_loader._decode.column_buffers import number_array, numbers_of
 from hadoop_loader._decode.column_builders import ArrowArray
 from hadoop_loader._fetch.messages import MessageColumns
+from hadoop_loader._fetch.row_numbers import (
+    Numbers,
+    as_int64s,
+    number_array,
+    order_rows,
+    rows_where,
+    scalar,
+)
 from hadoop_loader._tables.arrow_types import arrow_schema
 from hadoop_loader._tables.columns import FILE_COLUMNS, StructField
 
-Micros = npt.NDArray[np.int64]
+Micros = Numbers
 DAY_MICROS = 86_400_000_000
 HOUR_MICROS = DAY_MICROS // 24
 _EPOCH = date(1970, 1, 1).toordinal()
-_MAX_NARROW = 1 << 16  # numbers that 16 bits hold
 _MAX_CHUNKS = 256  # of a table; finding a row among more costs more than combining them
-_CALENDAR_DAYS = (1 - _EPOCH, date(9999, 12, 31).toordinal() - _EPOCH)
+# The first microsecond of the year 1, and the one after the last of the year 9999.
+_FIRST_MICROS = (1 - _EPOCH) * DAY_MICROS
+_END_MICROS = (date(9999, 12, 31).toordinal() + 1 - _EPOCH) * DAY_MICROS
+_INT, _LONG = struct.Struct("=i"), struct.Struct("=q")
 
 
 def day_name(day: int) -> str:
@@ -48,8 +56,8 @@ def hour_name(hour: int) -> str:
 class AcceptedRows:
     """The messages that became rows."""
 
-    good: npt.NDArray[np.bool_]  # for each message that was added
-    messages: MessageColumns  # the good ones
+    bad: Sequence[int]  # the numbers of the other messages that were added
+    messages: MessageColumns  # those that became rows
     events: Micros  # their event times
 
 
@@ -84,33 +92,35 @@ class TopicBatch:
         `events` are their event times. Rows of one partition keep their order. Rows that are added
         in this order need not be copied into it.
         """
-        return _order(events // self._unit)
+        return order_rows(events, self._unit)[0]
 
     def add(self, arrays: list[ArrowArray], messages: MessageColumns, version: int) -> AcceptedRows:
         """Add decoded columns and the messages that they came from."""
         n = len(messages)
-        stamps = messages.timestamps * 1000
+        stamps = pc.multiply(messages.timestamps, scalar(1000))
         metadata: list[ArrowArray] = [
-            number_array(messages.partitions, pa.int32()),
-            number_array(messages.offsets, pa.int64()),
-            number_array(stamps, pa.timestamp("us", "UTC")),
-            number_array(np.full(n, version, np.int32), pa.int32()),
-            (number := number_array(np.full(n, self._load, np.int64), pa.int64())),
-            number_array(np.full(n, self._life, np.int32), pa.int32()),
+            messages.partitions,
+            messages.offsets,
+            stamps.view(pa.timestamp("us", "UTC")),
+            number_array(_INT.pack(version) * n, pa.int32()),
+            (number := number_array(_LONG.pack(self._load) * n, pa.int64())),
+            number_array(_INT.pack(self._life) * n, pa.int32()),
             number,
         ]
         batch = pa.RecordBatch.from_arrays([*arrays, *metadata], schema=self._schema)
         events = self._events(batch, stamps)
-        days = events // DAY_MICROS
-        good = (days >= _CALENDAR_DAYS[0]) & (days <= _CALENDAR_DAYS[1])
-        if not good.all():
-            batch = batch.filter(pa.array(good))
-            events = events[good]
-            messages = messages.where(good)
+        bad: Sequence[int] = ()
+        if not _in_calendar(events):
+            good = pc.and_(
+                pc.greater_equal(events, scalar(_FIRST_MICROS)),
+                pc.less(events, scalar(_END_MICROS)),
+            )
+            bad = rows_where(pc.invert(good)).to_pylist()
+            batch, events, messages = batch.filter(good), events.filter(good), messages.without(bad)
         if len(messages):
-            self._add_sorted(batch, events // self._unit)
+            self._add_sorted(batch, events)
             self.rows += len(messages)
-        return AcceptedRows(good, messages, events)
+        return AcceptedRows(bad, messages, events)
 
     def take(self) -> tuple[pa.Table, list[tuple[str, int, int]]]:
         """Return all rows by partition, and (partition, first row, rows) of each; then empty it."""
@@ -126,15 +136,13 @@ class TopicBatch:
         self._pieces, self.rows = {}, 0
         return table, runs
 
-    def _add_sorted(self, batch: pa.RecordBatch, partitions: Micros) -> None:
+    def _add_sorted(self, batch: pa.RecordBatch, events: Micros) -> None:
         """Add rows to their partitions; a batch is sorted while its rows are still in the cache."""
-        order = _order(partitions)
+        order, runs = order_rows(events, self._unit)
         if order is not None:
-            batch, partitions = batch.take(number_array(order, pa.int64())), partitions[order]
-        found, starts, counts = np.unique(partitions, return_index=True, return_counts=True)
-        for partition, start, count in zip(found, starts, counts, strict=True):
-            piece = batch.slice(int(start), int(count))
-            self._pieces.setdefault(int(partition), []).append(piece)
+            batch = batch.take(order)
+        for partition, start, count in runs:
+            self._pieces.setdefault(partition, []).append(batch.slice(start, count))
 
     def _events(self, batch: pa.RecordBatch, stamps: Micros) -> Micros:
         if self._event_time is None:
@@ -143,15 +151,11 @@ class TopicBatch:
         column = batch.column(batch.schema.get_field_index(first))
         for name in rest:
             column = pc.struct_field(column, name)
-        return numbers_of(column)
+        return as_int64s(column)
 
 
-def _order(partitions: Micros) -> Micros | None:
-    """Return the numbers of rows in the order of their partitions, None if they are in it."""
-    if (partitions[1:] >= partitions[:-1]).all():
-        return None
-    first, last = partitions.min(), partitions.max()
-    # NumPy sorts narrow numbers by radix, in a fraction of the time.
-    narrow = last - first < _MAX_NARROW
-    keys = (partitions - first).astype(np.uint16) if narrow else partitions
-    return np.argsort(keys, kind="stable")
+def _in_calendar(events: Micros) -> bool:
+    """Return whether all times are in the years 1 to 9999."""
+    ends = pc.min_max(events)
+    least, most = ends["min"].as_py(), ends["max"].as_py()
+    return least is None or (least >= _FIRST_MICROS and most < _END_MICROS)

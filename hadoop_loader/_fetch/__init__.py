@@ -5,5 +5,5 @@
 - `kafka_log`: reading through librdkafka. `broker_fetcher`: reading through plain sockets, with
   `requests` (bytes, no I/O), `batches`, and `record_spans`.
 - `damage`: what becomes of a damaged record batch.
-- `messages`: the keys and values of a range in one buffer.
+- `messages`: the keys and values of a range in one buffer. `row_numbers`: their columns of numbers.
 """

@@ -10,14 +10,27 @@ Rules:
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
+import pyarrow as pa
 
-from hadoop_loader._fetch.messages import FetchedMessage, MessageColumns, clamp_timestamp
+from hadoop_loader._fetch.messages import (
+    FetchedMessage,
+    MessageColumns,
+    RecordColumns,
+    clamp_timestamp,
+)
 from hadoop_loader._fetch.requests import FetchedPartition
-from headworks._kafka.records import HEADER_SIZE, Batch, InvalidBatchError, decompress, iter_batches
+from hadoop_loader._fetch.row_numbers import choose_inside, int64s, number_array
+from headworks._kafka.records import (
+    HEADER_SIZE,
+    Batch,
+    InvalidBatchError,
+    decompress_into,
+    iter_batches,
+)
 from headworks._kafka.records.batch import APPEND_TIME, CONTROL, TRANSACTIONAL
 from headworks._kafka.records.record import iter_records
 from headworks._native import COMPILED, decoder
@@ -26,6 +39,9 @@ from headworks.errors import CorruptError
 _MAX_DECODED_BYTES = 64 << 20  # of the batches that become messages together
 _MAX_BATCH_BYTES = 256 << 20
 _MIN_RECORD_BYTES = 7
+_MIN_ROOM_BYTES = 1 << 16
+_GROWTH_FACTOR = 8
+_NUMBER = struct.Struct("=i")
 
 
 TopicPartition = tuple[str, int]
@@ -77,17 +93,16 @@ def decode_batches(
 ) -> Iterator[MessageColumns]:
     """Yield all messages of the batches, in groups of bounded size."""
     decode = _decode_records if compiled else _decode_objects
-    pending: list[tuple[PartitionBatch, bytes | memoryview]] = []
-    size = 0
-    for block in found:
-        body = _decompressed(block)
-        if pending and size + len(body) > _MAX_DECODED_BYTES:
-            yield decode(pending)
-            pending, size = [], 0
-        pending.append((block, body))
-        size += len(body)
-    if pending:
-        yield decode(pending)
+    room = _Room(_first_room(found))
+    for at, block in enumerate(found):
+        while not room.add(block):
+            if room.blocks:
+                yield decode(room)
+                room = _Room(_first_room(found[at:]))
+            else:
+                room = _Room(_larger_room(room))
+    if room.blocks:
+        yield decode(room)
 
 
 def decode_batch(block: PartitionBatch, *, compiled: bool = COMPILED) -> MessageColumns | str:
@@ -103,12 +118,8 @@ def within_ranges(
 ) -> MessageColumns:
     """Return the messages inside the ranges: a batch may begin before one, or end after it."""
     wanted = {partition: ends for (name, partition), ends in remaining.items() if name == topic}
-    bounds = np.zeros((max(wanted) + 1, 2), np.int64)
-    for partition, ends in wanted.items():
-        bounds[partition] = ends
-    limits = bounds[chunk.partitions]
-    good = (chunk.offsets >= limits[:, 0]) & (chunk.offsets < limits[:, 1])
-    return chunk if good.all() else chunk.where(good)
+    chosen = choose_inside(chunk.partitions, chunk.offsets, wanted)
+    return chunk if chosen is None else chunk.where(chosen)
 
 
 def advance(
@@ -122,42 +133,71 @@ def advance(
                 remaining[partition] = (at[partition], end)
 
 
-def _decompressed(block: PartitionBatch) -> bytes | memoryview:
-    batch = block.batch
-    body = block.reply[batch.position + HEADER_SIZE : batch.position + batch.size]
-    unpacked = decompress(batch.codec, body, limit=_MAX_BATCH_BYTES) if batch.codec else body
-    if batch.record_count < 0 or batch.record_count * _MIN_RECORD_BYTES > len(unpacked):
-        raise InvalidBatchError("records", f"{batch.record_count} records do not fit into it")
-    return unpacked
+class _Room:
+    """Memory into which the records of batches are decompressed, one batch after another.
+
+    Memory that is never written costs nothing, so there may be more than enough.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.blocks: list[tuple[PartitionBatch, int]] = []  # and the bytes of their records
+        self._memory = memoryview(pa.allocate_buffer(size)).cast("B")
+        self._used = 0  # bytes of the memory
+
+    @property
+    def data(self) -> memoryview:
+        """The records of all blocks."""
+        return self._memory[: self._used]
+
+    def add(self, block: PartitionBatch) -> bool:
+        """Add the records of a batch; return False if there is too little room."""
+        batch = block.batch
+        body = block.reply[batch.position + HEADER_SIZE : batch.position + batch.size]
+        size = decompress_into(batch.codec, body, self._memory[self._used :])
+        if size is None:
+            return False
+        if batch.record_count < 0 or batch.record_count * _MIN_RECORD_BYTES > size:
+            raise InvalidBatchError("records", f"{batch.record_count} records do not fit into it")
+        self.blocks.append((block, size))
+        self._used += size
+        return True
 
 
-def _decode_objects(found: list[tuple[PartitionBatch, bytes | memoryview]]) -> MessageColumns:
+def _first_room(found: Sequence[PartitionBatch]) -> int:
+    """Return a size that is probably enough for batches."""
+    size = sum(_GROWTH_FACTOR * block.batch.size for block in found)
+    return min(max(size, _MIN_ROOM_BYTES), _MAX_DECODED_BYTES)
+
+
+def _larger_room(room: _Room) -> int:
+    """Return the next size to try for a batch alone."""
+    if room.size >= _MAX_BATCH_BYTES:
+        reason = f"decompressed, the records exceed {_MAX_BATCH_BYTES} bytes"
+        raise InvalidBatchError("compression", reason)
+    return min(room.size * _GROWTH_FACTOR, _MAX_BATCH_BYTES)
+
+
+def _decode_objects(room: _Room) -> MessageColumns:
     return MessageColumns.of(
         FetchedMessage(block.partition, r.offset, clamp_timestamp(r.timestamp), r.key, r.value)
-        for block, _ in found
+        for block, _ in room.blocks
         for r in iter_records(block.reply, block.batch, limit=_MAX_BATCH_BYTES)
     )
 
 
-def _decode_records(found: list[tuple[PartitionBatch, bytes | memoryview]]) -> MessageColumns:
-    data = b"".join(body for _, body in found)
-    described = tuple(_described(block.batch, len(body)) for block, body in found)
+def _decode_records(room: _Room) -> MessageColumns:
+    data, found = room.data, room.blocks
+    described = tuple(_described(block.batch, size) for block, size in found)
     wrong, *arrays = decoder.find_records(data, described)
     if wrong >= 0:
         at = found[wrong][0].batch.base_offset
         raise CorruptError(f"the records of the batch at offset {at} do not decode")
-    offsets, timestamps, keys, values = (np.frombuffer(array, np.int64) for array in arrays)
-    partitions = np.repeat(
-        np.array([block.partition for block, _ in found], np.int32),
-        np.array([block.batch.record_count for block, _ in found], np.int64),
+    partitions = b"".join(
+        _NUMBER.pack(block.partition) * block.batch.record_count for block, _ in found
     )
     return MessageColumns(
-        np.frombuffer(data, np.uint8),
-        partitions,
-        offsets,
-        timestamps,
-        keys.reshape(-1, 2),
-        values.reshape(-1, 2),
+        data, RecordColumns(number_array(partitions, pa.int32()), *map(int64s, arrays))
     )
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from hadoop_loader._storage.failpoints import failpoint
 from hadoop_loader._storage.filesystem import AnyPath, open_for_write
 from hadoop_loader._storage.fsync import FsyncPool
-from hadoop_loader._storage.parquet_encodings import ColumnEncodings, column_encodings
+from hadoop_loader._storage.parquet_encodings import ColumnEncodings, column_encodings, very_few
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,8 @@ def write_parquet(rows: pa.Table, file: Any, encodings: ColumnEncodings) -> None
     """Write rows as Parquet, with page checksums."""
     use: Any = list(encodings.dictionaries)
     pq.write_table(
-        rows,
+        # Each piece of a column takes time, whatever its size.
+        rows.combine_chunks() if very_few(rows.num_rows) else rows,
         file,
         compression=encodings.compression(rows.num_rows),
         use_dictionary=use,

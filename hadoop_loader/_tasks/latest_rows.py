@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hadoop_loader._fetch.row_numbers import scalar
 from hadoop_loader._tables.arrow_types import arrow_schema, arrow_type
 from hadoop_loader._tables.columns import (
     FILE_COLUMNS,
@@ -89,23 +89,29 @@ class LatestRows:
     def batches(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Return the rows of a batch, whose columns are those of its file."""
         written = _written(batch)
-        firsts = np.array([projection.load for projection in self._projections[1:]], np.int64)
-        projections = np.searchsorted(firsts, written, side="right")
+        firsts = [projection.load for projection in self._projections[1:]]
         found = []
-        for at in np.unique(projections):
-            rows = np.flatnonzero(projections == at)
-            part = batch if len(rows) == batch.num_rows else batch.take(pa.array(rows, pa.int64()))
-            found.append(self._batch(part, int(at), written[rows]))
+        for at, first in enumerate([None, *firsts]):
+            mask = (
+                pc.is_valid(written) if first is None else pc.greater_equal(written, scalar(first))
+            )
+            if at < len(firsts):
+                mask = pc.and_(mask, pc.less(written, scalar(firsts[at])))
+            count = pc.sum(mask).as_py() or 0
+            if count == batch.num_rows:
+                return [self._batch(batch, at, written)] if count else []
+            if count:
+                found.append(self._batch(batch.filter(mask), at, written.filter(mask)))
         return found
 
     def _batch(self, batch: pa.RecordBatch, at: int, written: Any) -> pa.RecordBatch:
         changed = at < len(self._projections) - 1 or self._history.target is not None
         if changed:
-            written = np.full(len(written), self._history.number, np.int64)
+            written = pa.repeat(pa.scalar(self._history.number, pa.int64()), len(written))
         data = self._changed(batch, at) if changed else {}
         kept = [c for c in self._columns if c.name not in data and c.name != "_written"]
         plain = conform(batch, kept, arrow_schema(kept, {}))
-        arrays = {**data, "_written": pa.array(written)}
+        arrays = {**data, "_written": written}
         arrays |= {c.name: plain.column(i) for i, c in enumerate(kept)}
         ordered = [arrays[c.name] for c in self._columns]
         return pa.RecordBatch.from_arrays(ordered, schema=self.schema)
@@ -207,7 +213,7 @@ def _written(batch: pa.RecordBatch) -> Any:
     load = batch.column("_load")
     at = batch.schema.get_field_index("_written")
     found = load if at < 0 else pc.coalesce(batch.column(at), load)
-    return found.to_numpy(zero_copy_only=False)
+    return found.cast(pa.int64())
 
 
 def _member(array: Array, name: str) -> Array:

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hadoop_loader._decode.decoder import ColumnDecoder
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE, QuarantinedMessage, quarantine_table
@@ -30,8 +30,9 @@ from hadoop_loader._decode.recursive_types import FlatDatums
 from hadoop_loader._decode.topic_batch import Micros, TopicBatch
 from hadoop_loader._fetch.damage import DamagedRange, DamageReport, cut_ranges
 from hadoop_loader._fetch.kafka_log import Fetcher
-from hadoop_loader._fetch.messages import NO_SCHEMA, FetchedMessage, MessageColumns, Numbers
+from hadoop_loader._fetch.messages import NO_SCHEMA, FetchedMessage, MessageColumns
 from hadoop_loader._fetch.ranges import FetchRange
+from hadoop_loader._fetch.row_numbers import Numbers, sum_windows
 from hadoop_loader._storage.failpoints import failpoint
 from hadoop_loader._storage.filesystem import AnyPath
 from hadoop_loader._storage.staging import StagedFile, Stager
@@ -250,9 +251,9 @@ class TopicLoader:
     def add(self, messages: MessageColumns) -> None:
         """Decode messages; set aside those that do not decode."""
         ids = messages.schema_ids()
-        for schema_id in _distinct(ids):
-            chosen = np.flatnonzero(ids == schema_id)
-            group = messages if len(chosen) == len(ids) else messages.where(chosen)
+        found = _distinct(ids)
+        for schema_id in found:
+            group = messages if len(found) == 1 else messages.with_schema(schema_id, ids)
             if schema_id in self._writers:
                 self._decode(schema_id, group)
             else:
@@ -292,21 +293,20 @@ class TopicLoader:
         messages, read = self._flattened(schema_id, messages)
         order = self._order(schema_id, read)
         if order is not None:
-            messages, read = messages.where(order), read.where(order)
-        starts, ends = read.values[:, 0], read.values[:, 1]
-        arrays, errors = self._decoders[schema_id].decode_spans(read.data, starts, ends)
+            flat = read is not messages
+            messages = messages.where(order)
+            read = read.where(order) if flat else messages
+        arrays, errors = self._decoders[schema_id].decode_spans(read.data, read.starts, read.ends)
         if errors:
             if order is not None:  # they are quarantined in the order of the log
-                errors.sort(key=lambda error: order[error[0]])
-            good = np.ones(len(messages), np.bool_)
+                errors.sort(key=lambda error: order[error[0]].as_py())
             for at, reason in errors:
                 self._quarantine(messages[at], schema_id, reason)
-                good[at] = False
-            messages = messages.where(good)
+            messages = messages.without(at for at, _ in errors)
         if not len(messages):
             return
         accepted = self._batch.add(arrays, messages, writer.version)
-        for at in map(int, np.flatnonzero(~accepted.good)):
+        for at in accepted.bad:
             self._quarantine(
                 messages[at], schema_id, "the event time is not in the years 1 to 9999"
             )
@@ -349,17 +349,17 @@ class TopicLoader:
     def _count(self, messages: MessageColumns, version: int, events: Micros) -> None:
         if not len(messages):
             return
-        found, sizes = self.found, messages.sizes
-        windows, at = np.unique(messages.timestamps // WINDOW_MS, return_inverse=True)
-        sums = np.bincount(at, weights=sizes)
-        for window, n, size in zip(windows, np.bincount(at), sums, strict=True):
-            counts = found.windows.setdefault(int(window) * WINDOW_MS, LoadedCounts())
-            counts.loaded += int(n)
-            counts.bytes += int(size)
+        found = self.found
+        spans = messages.timestamps, messages.starts, messages.ends
+        for window, rows, size in sum_windows(*spans, WINDOW_MS):
+            counts = found.windows.setdefault(window * WINDOW_MS, LoadedCounts())
+            counts.loaded += rows
+            counts.bytes += size
+            found.bytes += size
         found.rows += len(messages)
-        found.bytes += int(sizes.sum())
         found.versions[version] = found.versions.get(version, 0) + len(messages)
-        first, last = int(events.min()) // 1000, int(events.max()) // 1000
+        ends = pc.min_max(events)
+        first, last = ends["min"].as_py() // 1000, ends["max"].as_py() // 1000
         found.first_event = first if found.first_event is None else min(first, found.first_event)
         found.last_event = last if found.last_event is None else max(last, found.last_event)
 
@@ -378,9 +378,10 @@ class TopicLoader:
 
 def _distinct(ids: Numbers) -> list[int]:
     """Return the distinct ids; there is nearly always one."""
-    if (ids == ids[0]).all():
-        return [int(ids[0])]
-    return [int(schema_id) for schema_id in np.unique(ids)]
+    ends = pc.min_max(ids)
+    if ends["min"] == ends["max"]:
+        return [ends["min"].as_py()]
+    return sorted(pc.unique(ids).to_pylist())
 
 
 def _framing_error(value: bytes) -> str:

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from hadoop_loader._decode.column_builders import ArrowArray
+from hadoop_loader._fetch.row_numbers import order_rows, scalar
 from hadoop_loader._storage.failpoints import failpoint
 from hadoop_loader._storage.filesystem import (
     AnyPath,
@@ -180,7 +180,8 @@ def _filter(source: AnyPath, job: RewriteTask, stager: Stager, done: RewriteResu
             else _dropped_rows(batch, job.dropped)
         )
         _count_windows(found, batch, gone)
-        return batch.filter(pa.array(~gone))
+        stay: Any = pc.invert(gone)
+        return batch.filter(stay)
 
     path = stager.path()
     rows = _write(kept(), job, path)
@@ -194,61 +195,64 @@ def _filter(source: AnyPath, job: RewriteTask, stager: Stager, done: RewriteResu
         done.dropped[window] = done.dropped.get(window, 0) + n
 
 
-def _erased_rows(
-    batch: pa.RecordBatch, erased: ErasedRows, done: RewriteResult
-) -> npt.NDArray[np.bool_]:
-    gone = np.zeros(batch.num_rows, np.bool_)
+def _erased_rows(batch: pa.RecordBatch, erased: ErasedRows, done: RewriteResult) -> ArrowArray:
+    gone = _no_rows(batch)
     for path in erased.paths:
-        gone |= _has_value(batch, path, erased.value)
+        gone = pc.or_(gone, _has_value(batch, path, erased.value))
     if erased.topics:
         topics = batch.column("topic")
-        of_them: Any = pc.is_in(topics, value_set=pa.array(erased.topics))
-        gone &= of_them.to_numpy(zero_copy_only=False)
-        for topic in map(str, topics.filter(pa.array(gone)).to_pylist()):
+        gone = pc.and_(gone, pc.is_in(topics, value_set=pa.array(erased.topics)))
+        for topic in map(str, topics.filter(gone).to_pylist()):
             done.topics[topic] = done.topics.get(topic, 0) + 1
     return gone
 
 
-def _has_value(batch: pa.RecordBatch, path: tuple[str, ...], value: str) -> npt.NDArray[np.bool_]:
+def _has_value(batch: pa.RecordBatch, path: tuple[str, ...], value: str) -> ArrowArray:
     values: Any = batch.to_struct_array()
     for name in path:
         known = [f.name.lower() for f in values.type] if pa.types.is_struct(values.type) else []
         if name.lower() not in known:
-            return np.zeros(batch.num_rows, np.bool_)
+            return _no_rows(batch)
         values = pc.struct_field(values, [known.index(name.lower())])
     if pa.types.is_binary(values.type):
         same = pc.equal(values, pa.scalar(value.encode()))
     else:
         same = pc.equal(values.cast(pa.string()), pa.scalar(value))
-    gone: npt.NDArray[np.bool_] = pc.fill_null(same, False).to_numpy(zero_copy_only=False)
-    return gone
+    return pc.fill_null(same, False)
 
 
-def _dropped_rows(batch: pa.RecordBatch, dropped: DroppedRows | None) -> npt.NDArray[np.bool_]:
+def _dropped_rows(batch: pa.RecordBatch, dropped: DroppedRows | None) -> ArrowArray:
+    gone = _no_rows(batch)
     if dropped is None:
-        return np.zeros(batch.num_rows, np.bool_)
-    partition = batch.column("_partition").to_numpy()
-    offset = batch.column("_offset").to_numpy()
-    gone = np.zeros(batch.num_rows, np.bool_)
+        return gone
+    partition: Any = batch.column("_partition")
+    offset: Any = batch.column("_offset")
     for wanted, start in dropped.starts.items():
-        gone |= (partition == wanted) & (offset >= start)
+        there = pc.and_(
+            pc.equal(partition, scalar(wanted)), pc.greater_equal(offset, scalar(start))
+        )
+        gone = pc.or_(gone, there)
     if dropped.life is not None:
         at = batch.schema.get_field_index("_topic_life")
         lives: Any = pa.nulls(len(gone), pa.int32()) if at < 0 else batch.column(at)
-        gone &= pc.fill_null(lives, 1).to_numpy() == dropped.life
+        life: Any = pc.fill_null(lives, 1)
+        gone = pc.and_(gone, pc.equal(life, scalar(dropped.life)))
     if dropped.topic is not None:
-        same = pc.equal(batch.column("topic"), pa.scalar(dropped.topic))
-        gone &= same.to_numpy(zero_copy_only=False).astype(np.bool_)
+        same: Any = pc.equal(batch.column("topic"), pa.scalar(dropped.topic))
+        of_topic: Any = pc.fill_null(same, False)
+        gone = pc.and_(gone, of_topic)
     return gone
 
 
-def _count_windows(
-    found: dict[int, int], batch: pa.RecordBatch, gone: npt.NDArray[np.bool_]
-) -> None:
+def _no_rows(batch: pa.RecordBatch) -> ArrowArray:
+    """Return a mask of no row."""
+    return pa.repeat(pa.scalar(False), batch.num_rows)
+
+
+def _count_windows(found: dict[int, int], batch: pa.RecordBatch, gone: ArrowArray) -> None:
     stamps = batch.column("_timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    windows = stamps.to_numpy(zero_copy_only=False)[gone] // 1000 // WINDOW_MS * WINDOW_MS
-    for window, n in zip(*np.unique(windows, return_counts=True), strict=True):
-        found[int(window)] = found.get(int(window), 0) + int(n)
+    for window, _, rows in order_rows(stamps.filter(gone), 1000 * WINDOW_MS)[1]:
+        found[window * WINDOW_MS] = found.get(window * WINDOW_MS, 0) + rows
 
 
 def _merge(sources: Sequence[AnyPath], job: RewriteTask, stager: Stager) -> None:

@@ -64,6 +64,7 @@ static const char *const LAYOUT_NAMES[LAYOUTS] = {
     "presence", "bits", "word32", "word64", "word128", "variable", "items"
 };
 static const size_t CELL_SIZES[LAYOUTS] = {0, 1, 4, 8, 16, 4, 4};
+static const size_t HEAD_SIZES[LAYOUTS] = {0, 0, 0, 0, 0, 4, 4};  /* of the 0 that ends begin with */
 
 struct column {                  /* the values of one column node since the last decode() */
     enum layout layout;
@@ -71,6 +72,8 @@ struct column {                  /* the values of one column node since the last
     struct column **children;
     size_t size, room;           /* elements */
     size_t text_size, text_room; /* bytes */
+    size_t usual, usual_text;    /* elements and bytes of the decode() before: the first room */
+    char *head;                  /* the memory of the cells: Arrow's offsets begin with a 0 */
     char *cells;                 /* values; a byte for a bit; the 32-bit ends of text and items */
     char *text;
     unsigned char *valid;        /* a byte per element; used only if `has_nulls` */
@@ -191,7 +194,31 @@ static enum outcome read_block(struct input *in, int64_t least, int64_t *items)
     return READ;
 }
 
-static int is_utf8(const unsigned char *at, size_t size)
+/* Return whether bytes are ASCII, as nearly all text is. */
+static inline int is_ascii(const unsigned char *at, size_t size)
+{
+    uint64_t all = 0, eight;
+    uint32_t four;
+    if (size >= 8) {
+        for (size_t i = 0; i + 8 < size; i += 8) {
+            memcpy(&eight, at + i, 8);
+            all |= eight;
+        }
+        memcpy(&eight, at + size - 8, 8);  /* some bytes may be seen twice */
+        all |= eight;
+    } else if (size >= 4) {
+        memcpy(&four, at, 4);
+        all = four;
+        memcpy(&four, at + size - 4, 4);
+        all |= four;
+    } else {
+        for (size_t i = 0; i < size; i++)
+            all |= at[i];
+    }
+    return !(all & UINT64_C(0x8080808080808080));
+}
+
+static int is_other_utf8(const unsigned char *at, size_t size)
 {
     const unsigned char *const end = at + size;
     while (at < end) {
@@ -222,6 +249,11 @@ static int is_utf8(const unsigned char *at, size_t size)
         at += more + 1;
     }
     return 1;
+}
+
+static inline int is_utf8(const unsigned char *at, size_t size)
+{
+    return is_ascii(at, size) || is_other_utf8(at, size);
 }
 
 /* ---- skipping ---- */
@@ -301,24 +333,36 @@ static enum outcome resize(void *buffer, size_t size)
     return READ;
 }
 
-/* Double a room so that it takes `least`; Arrow's offsets have 32 bits. */
-static enum outcome larger(size_t *room, size_t least)
+/* Double a room so that it takes `least`; Arrow's offsets have 32 bits. The first room is the usual one. */
+static enum outcome larger(size_t *room, size_t least, size_t usual)
 {
     const size_t most = INT32_MAX;
     if (least > most)
         return TOO_LARGE;
-    size_t wanted = *room < MIN_ROOM ? MIN_ROOM : *room * 2;
+    size_t wanted = *room ? *room * 2 : usual + usual / 16;
+    wanted = wanted < MIN_ROOM ? MIN_ROOM : wanted;
     wanted = wanted < least ? least : wanted;
     *room = wanted > most ? most : wanted;
+    return READ;
+}
+
+static enum outcome resize_cells(struct column *column, size_t room)
+{
+    const size_t head = HEAD_SIZES[column->layout];
+    const enum outcome outcome = resize(&column->head, head + room * CELL_SIZES[column->layout]);
+    if (outcome != READ)
+        return outcome;
+    memset(column->head, 0, head);
+    column->cells = column->head + head;
     return READ;
 }
 
 static enum outcome grow_cells(struct column *column)
 {
     size_t room = column->room;
-    enum outcome outcome = larger(&room, column->size + 1);
+    enum outcome outcome = larger(&room, column->size + 1, column->usual);
     if (outcome == READ && column->layout != PRESENCE)
-        outcome = resize(&column->cells, room * CELL_SIZES[column->layout]);
+        outcome = resize_cells(column, room);
     if (outcome == READ && column->has_nulls)
         outcome = resize(&column->valid, room);
     if (outcome == READ)
@@ -331,17 +375,20 @@ static inline enum outcome reserve_cell(struct column *column)
     return column->size < column->room ? READ : grow_cells(column);
 }
 
-static enum outcome reserve_text(struct column *column, size_t more)
+static enum outcome grow_text(struct column *column, size_t more)
 {
-    if (more <= column->text_room - column->text_size)
-        return READ;
     size_t room = column->text_room;
-    enum outcome outcome = larger(&room, column->text_size + more);
+    enum outcome outcome = larger(&room, column->text_size + more, column->usual_text);
     if (outcome == READ)
         outcome = resize(&column->text, room);
     if (outcome == READ)
         column->text_room = room;
     return outcome;
+}
+
+static inline enum outcome reserve_text(struct column *column, size_t more)
+{
+    return more <= column->text_room - column->text_size ? READ : grow_text(column, more);
 }
 
 /* Count an element that is not null, whose cell is written. */
@@ -399,13 +446,42 @@ static inline enum outcome add_presence(struct column *column)
     return outcome;
 }
 
+/* Copy bytes: most texts are short, and a call costs more than two moves of bytes, some of them twice. */
+static inline void copy(char *to, const char *from, size_t size)
+{
+    if (size > 32) {
+        memcpy(to, from, size);
+    } else if (size >= 16) {
+        char first[16], last[16];
+        memcpy(first, from, 16);
+        memcpy(last, from + size - 16, 16);
+        memcpy(to, first, 16);
+        memcpy(to + size - 16, last, 16);
+    } else if (size >= 8) {
+        uint64_t first, last;
+        memcpy(&first, from, 8);
+        memcpy(&last, from + size - 8, 8);
+        memcpy(to, &first, 8);
+        memcpy(to + size - 8, &last, 8);
+    } else if (size >= 4) {
+        uint32_t first, last;
+        memcpy(&first, from, 4);
+        memcpy(&last, from + size - 4, 4);
+        memcpy(to, &first, 4);
+        memcpy(to + size - 4, &last, 4);
+    } else {
+        for (size_t i = 0; i < size; i++)
+            to[i] = from[i];
+    }
+}
+
 static enum outcome add_text(struct column *column, const void *text, size_t size)
 {
     const enum outcome outcome = reserve_text(column, size);
     if (outcome != READ)
         return outcome;
     if (size)
-        memcpy(column->text + column->text_size, text, size);
+        copy(column->text + column->text_size, text, size);
     column->text_size += size;
     return add_word32(column, (uint32_t)column->text_size);
 }
@@ -870,25 +946,73 @@ static PyObject *packed_bits(const char *from, size_t count)
     return made;
 }
 
-static PyObject *cells_of(const struct column *column)
+/* Memory that a column has given away: a buffer of bytes, until nobody uses it. */
+typedef struct {
+    PyObject_HEAD
+    char *memory;
+    Py_ssize_t size;
+} Cells;
+
+static int Cells_getbuffer(Cells *self, Py_buffer *view, int flags)
 {
-    const size_t size = CELL_SIZES[column->layout];
+    return PyBuffer_FillInfo(view, (PyObject *)self, self->memory, self->size, 1, flags);
+}
+
+static void Cells_dealloc(Cells *self)
+{
+    PyMem_RawFree(self->memory);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyBufferProcs Cells_buffer = {.bf_getbuffer = (getbufferproc)Cells_getbuffer};
+
+static PyTypeObject Cells_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "headworks._native._decoder.Cells",
+    .tp_doc = "The memory of a decoded column, as a buffer.",
+    .tp_basicsize = sizeof(Cells),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_dealloc = (destructor)Cells_dealloc,
+    .tp_as_buffer = &Cells_buffer,
+};
+
+/* Give memory away. It is cut, if that succeeds, when more than an eighth of it was never used. */
+static PyObject *given(char **memory, size_t size, size_t room)
+{
+    Cells *made = PyObject_New(Cells, &Cells_Type);
+    if (made == NULL)
+        return NULL;
+    if (size < room - room / 8)
+        resize(memory, size);
+    made->memory = *memory;
+    made->size = (Py_ssize_t)size;
+    *memory = NULL;
+    return (PyObject *)made;
+}
+
+static PyObject *cells_of(struct column *column)
+{
+    const size_t size = CELL_SIZES[column->layout], head = HEAD_SIZES[column->layout];
     if (column->layout == PRESENCE)
         return Py_NewRef(Py_None);
     if (column->layout == BITS)
         return packed_bits(column->cells, column->size);
-    const size_t head = column->layout == VARIABLE || column->layout == ITEMS ? 4 : 0;
-    PyObject *made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(head + size * column->size));
-    if (made == NULL)
-        return NULL;
-    memset(PyBytes_AS_STRING(made), 0, head);
-    if (column->size)
-        memcpy(PyBytes_AS_STRING(made) + head, column->cells, size * column->size);
-    return made;
+    if (column->head == NULL && resize_cells(column, 0) != READ)
+        return PyErr_NoMemory();
+    return given(&column->head, head + size * column->size, head + size * column->room);
+}
+
+static PyObject *text_of(struct column *column)
+{
+    if (column->layout != VARIABLE)
+        return Py_NewRef(Py_None);
+    if (column->text == NULL && resize(&column->text, 0) != READ)
+        return PyErr_NoMemory();
+    return given(&column->text, column->text_size, column->text_room);
 }
 
 /* Return (elements, nulls, validity or None, cells or None, text or None) of a column. */
-static PyObject *taken(const struct column *column)
+static PyObject *taken(struct column *column)
 {
     PyObject *valid = NULL, *cells = NULL, *text = NULL, *made = NULL;
     size_t nulls = 0;
@@ -897,15 +1021,17 @@ static PyObject *taken(const struct column *column)
     valid = nulls ? packed_bits((const char *)column->valid, column->size) : Py_NewRef(Py_None);
     if (valid != NULL)
         cells = cells_of(column);
-    if (cells != NULL && column->layout == VARIABLE)
-        text = PyBytes_FromStringAndSize(column->text, (Py_ssize_t)column->text_size);
-    else if (cells != NULL)
-        text = Py_NewRef(Py_None);
+    if (cells != NULL)
+        text = text_of(column);
     if (text != NULL)
         made = Py_BuildValue("nnOOO", (Py_ssize_t)column->size, (Py_ssize_t)nulls, valid, cells, text);
     Py_XDECREF(valid);
     Py_XDECREF(cells);
     Py_XDECREF(text);
+    column->usual = column->size;
+    column->usual_text = column->text_size;
+    column->room = column->head == NULL ? 0 : column->room;
+    column->text_room = column->text == NULL ? 0 : column->text_room;
     return made;
 }
 
@@ -1293,7 +1419,7 @@ static void ColumnProgram_dealloc(ColumnProgram *self)
         PyMem_Free(self->nodes[i].below);
     for (Py_ssize_t i = 0; i < self->width; i++) {
         PyMem_Free(self->columns[i].children);
-        PyMem_RawFree(self->columns[i].cells);
+        PyMem_RawFree(self->columns[i].head);
         PyMem_RawFree(self->columns[i].text);
         PyMem_RawFree(self->columns[i].valid);
     }
@@ -1782,8 +1908,10 @@ struct batch {
     long long size, records, first_offset, first_time, append_time;  /* -1: each has its own time */
 };
 
+enum { RECORD_ARRAYS = 6 };
+
 struct records {                 /* eight bytes for each number */
-    int64_t *offsets, *times, *keys, *values;
+    int64_t *offsets, *times, *key_starts, *key_ends, *value_starts, *value_ends;
 };
 
 static int64_t sum(int64_t a, int64_t b)
@@ -1794,18 +1922,24 @@ static int64_t sum(int64_t a, int64_t b)
 }
 
 /* Find a key or value: where it begins and ends in `data`, -1 for a null. */
-static enum outcome find_span(struct input *in, const unsigned char *data, int64_t *span)
+static inline enum outcome find_ends(
+    struct input *in, const unsigned char *data, int64_t *start, int64_t *end)
 {
     int64_t size;
     if (read_long(in, &size) != READ || (size > 0 && (uint64_t)size > left(in)))
         return BAD;
-    span[0] = span[1] = -1;
+    *start = *end = -1;
     if (size < 0)
         return READ;
-    span[0] = in->at - data;
-    span[1] = span[0] + size;
+    *start = in->at - data;
+    *end = *start + size;
     in->at += size;
     return READ;
+}
+
+static enum outcome find_span(struct input *in, const unsigned char *data, int64_t *span)
+{
+    return find_ends(in, data, &span[0], &span[1]);
 }
 
 static enum outcome find_record(
@@ -1817,14 +1951,12 @@ static enum outcome find_record(
     struct input record = {in->at + 1, in->at + size, 0, 0, 0};  /* after the attributes */
     in->at += size;
     if (read_long(&record, &time) != READ || read_long(&record, &delta) != READ
-        || find_span(&record, data, found->keys) != READ
-        || find_span(&record, data, found->values) != READ)
+        || find_ends(&record, data, found->key_starts++, found->key_ends++) != READ
+        || find_ends(&record, data, found->value_starts++, found->value_ends++) != READ)
         return BAD;
     time = batch->append_time < 0 ? sum(batch->first_time, time) : batch->append_time;
     *found->times++ = time < 0 ? 0 : time > MAX_TIMESTAMP_MS ? MAX_TIMESTAMP_MS : time;
     *found->offsets++ = sum(batch->first_offset, delta);
-    found->keys += 2;
-    found->values += 2;
     return READ;
 }
 
@@ -1853,7 +1985,7 @@ static Py_ssize_t records_in(PyObject *batches, Py_ssize_t size)
     return records;
 }
 
-/* Fill the four arrays; return the number of the first broken batch, else -1. */
+/* Fill the arrays; return the number of the first broken batch, else -1. */
 static Py_ssize_t find_all(const Py_buffer *data, PyObject *batches, struct records *found)
 {
     struct batch batch;
@@ -1872,24 +2004,25 @@ static Py_ssize_t find_all(const Py_buffer *data, PyObject *batches, struct reco
 static PyObject *find_records(PyObject *Py_UNUSED(module), PyObject *given)
 {
     Py_buffer data;
-    PyObject *batches, *arrays[4] = {NULL}, *made = NULL;
+    PyObject *batches, *arrays[RECORD_ARRAYS] = {NULL}, *made = NULL;
     if (!PyArg_ParseTuple(given, "y*O!", &data, &PyTuple_Type, &batches))
         return NULL;
     const Py_ssize_t count = records_in(batches, data.len);
-    for (int i = 0; count >= 0 && i < 4; i++) {
-        arrays[i] = PyByteArray_FromStringAndSize(NULL, count * (i < 2 ? 8 : 16));
+    for (int i = 0; count >= 0 && i < RECORD_ARRAYS; i++) {
+        arrays[i] = PyByteArray_FromStringAndSize(NULL, 8 * count);
         if (arrays[i] == NULL)
             break;
     }
-    if (count >= 0 && arrays[3] != NULL) {
-        int64_t *to[4];
-        for (int i = 0; i < 4; i++)
+    if (count >= 0 && arrays[RECORD_ARRAYS - 1] != NULL) {
+        int64_t *to[RECORD_ARRAYS];
+        for (int i = 0; i < RECORD_ARRAYS; i++)
             to[i] = (int64_t *)(void *)PyByteArray_AS_STRING(arrays[i]);
-        struct records found = {to[0], to[1], to[2], to[3]};
+        struct records found = {to[0], to[1], to[2], to[3], to[4], to[5]};
         const Py_ssize_t wrong = find_all(&data, batches, &found);
-        made = Py_BuildValue("nOOOO", wrong, arrays[0], arrays[1], arrays[2], arrays[3]);
+        made = Py_BuildValue(
+            "nOOOOOO", wrong, arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], arrays[5]);
     }
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < RECORD_ARRAYS; i++)
         Py_XDECREF(arrays[i]);
     PyBuffer_Release(&data);
     return made;
@@ -1974,23 +2107,23 @@ static PyObject *find_frames(PyObject *Py_UNUSED(module), PyObject *given)
     return made;
 }
 
-/* Return the schema id before each value at (data, spans); -1 if there is none. */
+/* Return the schema id before each value at (data, starts, ends); -1 if there is none. */
 static PyObject *find_ids(PyObject *Py_UNUSED(module), PyObject *given)
 {
-    Py_buffer data, spans;
+    Py_buffer data, starts, ends;
     PyObject *made = NULL;
-    if (!PyArg_ParseTuple(given, "y*y*", &data, &spans))
+    if (!PyArg_ParseTuple(given, "y*y*y*", &data, &starts, &ends))
         return NULL;
-    const Py_ssize_t count = spans.len / 16;
+    const Py_ssize_t count = starts.len / 8;
     const unsigned char *bytes = data.buf;
-    const int64_t *places = spans.buf;
-    if (spans.len % 16)
-        PyErr_SetString(PyExc_ValueError, "spans are numbers of 64 bits, two for each value");
+    const int64_t *from = starts.buf, *to = ends.buf;
+    if (starts.len % 8 || ends.len != starts.len)
+        PyErr_SetString(PyExc_ValueError, "starts and ends are numbers of 64 bits, as many of each");
     else
         made = PyByteArray_FromStringAndSize(NULL, count * 8);
     int64_t *ids = made == NULL ? NULL : (int64_t *)(void *)PyByteArray_AS_STRING(made);
     for (Py_ssize_t i = 0; made != NULL && i < count; i++) {
-        const int64_t start = places[2 * i], end = places[2 * i + 1];
+        const int64_t start = from[i], end = to[i];
         ids[i] = -1;
         if (start < 0 || end > data.len || end - start < FRAME_SIZE || bytes[start] != 0)
             continue;
@@ -1998,7 +2131,8 @@ static PyObject *find_ids(PyObject *Py_UNUSED(module), PyObject *given)
         ids[i] = (int64_t)id[0] << 24 | id[1] << 16 | id[2] << 8 | id[3];
     }
     PyBuffer_Release(&data);
-    PyBuffer_Release(&spans);
+    PyBuffer_Release(&starts);
+    PyBuffer_Release(&ends);
     return made;
 }
 
@@ -2006,18 +2140,18 @@ static PyObject *find_ids(PyObject *Py_UNUSED(module), PyObject *given)
 
 static PyMethodDef functions[] = {
     {"find_records", find_records, METH_VARARGS,
-     "Where the records of (data, batches) are: the first broken batch or -1, and four arrays."},
+     "Where the records of (data, batches) are: the first broken batch or -1, and six arrays."},
     {"find_frames", find_frames, METH_VARARGS,
      "Schema ids and data of the keys and values of (data, records): four arrays, or None."},
     {"find_ids", find_ids, METH_VARARGS,
-     "The schema id before each value of (data, spans): one array, -1 for none."},
+     "The schema id before each value of (data, starts, ends): one array, -1 for none."},
     {NULL, NULL, 0, NULL},
 };
 
 static int fill_module(PyObject *module)
 {
     PyDateTime_IMPORT;
-    if (PyDateTimeAPI == NULL || PyModule_AddType(module, &ColumnProgram_Type) < 0
+    if (PyDateTimeAPI == NULL || PyType_Ready(&Cells_Type) < 0 || PyModule_AddType(module, &ColumnProgram_Type) < 0
         || PyModule_AddType(module, &EventProgram_Type) < 0)
         return -1;
     return PyModule_AddStringConstant(module, "SOURCE", HEADWORKS_SOURCE);

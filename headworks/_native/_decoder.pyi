@@ -9,7 +9,7 @@ SOURCE: str
 _Buffer = Any
 """An object with the buffer protocol."""
 
-_Column = tuple[int, int, bytes | None, bytes | None, bytes | None]
+_Column = tuple[int, int, bytes | None, _Buffer | None, _Buffer | None]
 """Elements, nulls, validity bits, values or ends, and text."""
 
 class ColumnProgram:
@@ -43,8 +43,8 @@ class EventProgram:
 
 def find_records(
     data: _Buffer, batches: tuple[tuple[int, int, int, int, int], ...], /
-) -> tuple[int, bytearray, bytearray, bytearray, bytearray]: ...
+) -> tuple[int, bytearray, bytearray, bytearray, bytearray, bytearray, bytearray]: ...
 def find_frames(
     data: _Buffer, records: int, /
 ) -> tuple[bytearray, bytearray, bytearray, bytearray] | None: ...
-def find_ids(data: _Buffer, spans: _Buffer, /) -> bytearray: ...
+def find_ids(data: _Buffer, starts: _Buffer, ends: _Buffer, /) -> bytearray: ...

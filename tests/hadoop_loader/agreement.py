@@ -92,8 +92,8 @@ def rows_of(old: Json, new: Json, data: list[bytes], *, compiled: bool) -> str:
         parse(json.dumps(old)), parse(json.dumps(new)), start=0, compiled=compiled
     )
     messages = MessageColumns.of(FetchedMessage(0, 0, 0, None, each) for each in data)
-    spans = messages.values
-    arrays, errors = decoder.decode_spans(messages.data, spans[:, 0], spans[:, 1])
+    spans = messages.starts, messages.ends
+    arrays, errors = decoder.decode_spans(messages.data, *spans)
     table = pa.Table.from_arrays(arrays, names=[column.name for column in decoder.columns])
     return repr((_sorted(table.to_pylist()), errors))
 

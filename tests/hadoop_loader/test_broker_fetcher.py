@@ -272,6 +272,13 @@ def test_schema_ids_are_read_for_all_at_once() -> None:
     found = MessageColumns.of(
         FetchedMessage(0, n, 0, None, value) for n, value in enumerate(values)
     )
-    assert found.schema_ids().tolist() == [7, NO_SCHEMA, NO_SCHEMA, NO_SCHEMA, NO_SCHEMA, 2**32 - 1]
+    assert found.schema_ids().to_pylist() == [
+        7,
+        NO_SCHEMA,
+        NO_SCHEMA,
+        NO_SCHEMA,
+        NO_SCHEMA,
+        2**32 - 1,
+    ]
     assert [m.value for m in found] == values
     assert [m.offset for m in found[1:3]] == [1, 2]

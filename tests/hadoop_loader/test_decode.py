@@ -39,7 +39,7 @@ def decode(writer: Json, reader: Json, data: list[bytes]) -> tuple[list[Any], li
     )
     for part in (slice(None), slice(0, 1), slice(1, None)):  # room that was used is used again
         chosen = messages[part]
-        arrays, found = compiled.decode_spans(chosen.data, chosen.values[:, 0], chosen.values[:, 1])
+        arrays, found = compiled.decode_spans(chosen.data, chosen.starts, chosen.ends)
         expected = decoder.decode(data[part])
         assert same(rows_of(compiled, arrays, found), rows_of(decoder, *expected))
         assert found == expected[1]
@@ -285,12 +285,12 @@ def test_schemas_that_python_cannot_nest_are_compiled() -> None:
     schema = parse(json.dumps(record({"name": "a", "type": deep})))
     one = MessageColumns.of([FetchedMessage(0, 0, 0, None, b"\x02" * 20 + b"\x0e" + b"\x00" * 20)])
     decoder = ColumnDecoder(schema, schema, start=0)
-    arrays, errors = decoder.decode_spans(one.data, one.values[:, 0], one.values[:, 1])
+    arrays, errors = decoder.decode_spans(one.data, one.starts, one.ends)
     assert errors == []
     value = arrays[0].to_pylist()[0]
     for _ in range(20):
         (value,) = value
     assert value == 7
     short = MessageColumns.of([FetchedMessage(0, 0, 0, None, b"\x02" * 20)])
-    _, [(_, reason)] = decoder.decode_spans(short.data, short.values[:, 0], short.values[:, 1])
+    _, [(_, reason)] = decoder.decode_spans(short.data, short.starts, short.ends)
     assert reason.startswith("the bytes are no datum of the schema")

@@ -116,7 +116,7 @@ def test_times_are_read_where_the_writer_has_them() -> None:
     value = encoded(OLD, {"n": 1, "header": {"server": "a", "at": 3}, "text": "x"}, 1)
     cut = value[:-1]  # the text is not there, and nobody looks
     given = MessageColumns.of(FetchedMessage(0, 0, 0, None, each) for each in (value, cut, b""))
-    assert times.read(given).tolist() == [3000, 3000, 3000]
+    assert times.read(given).to_pylist() == [3000, 3000, 3000]
 
 
 @needs("extensions")

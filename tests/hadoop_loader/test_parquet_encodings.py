@@ -46,15 +46,22 @@ def test_repeated_values_get_a_dictionary_and_no_compression_in_a_small_file() -
     back, columns = written(table)
     assert back.equals(table)
     assert columns == {
-        "own": ("ZSTD", False),
+        "own": ("SNAPPY", False),
         "with.dot": ("UNCOMPRESSED", True),
         "person.name": ("UNCOMPRESSED", True),
         "person.tags.list.element": ("UNCOMPRESSED", True),
         "by.key_value.key": ("UNCOMPRESSED", True),
-        "by.key_value.value": ("ZSTD", False),
+        "by.key_value.value": ("SNAPPY", False),
         "nothing": ("UNCOMPRESSED", True),
         "none.list.element": ("UNCOMPRESSED", True),
     }
+
+
+def test_a_file_of_more_rows_is_compressed_with_zstd() -> None:
+    back, columns = written(rows(5_001))
+    assert back.equals(rows(5_001))
+    assert columns["own"] == ("ZSTD", False)
+    assert columns["person.name"] == ("UNCOMPRESSED", True)
 
 
 def test_every_column_of_a_large_file_is_compressed() -> None:
@@ -71,7 +78,7 @@ def test_a_dictionary_that_may_become_large_is_compressed() -> None:
     table = pa.table({"text": texts, "kind": ["a", "b"] * 1000})
     back, columns = written(table)
     assert back.equals(table)
-    assert columns == {"text": ("ZSTD", True), "kind": ("UNCOMPRESSED", True)}
+    assert columns == {"text": ("SNAPPY", True), "kind": ("UNCOMPRESSED", True)}
 
 
 def test_a_table_without_rows() -> None:

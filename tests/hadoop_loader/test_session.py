@@ -348,6 +348,19 @@ _OTHER_SCHEMA = (
 
 
 @pytest.mark.e2e
+def test_a_worker_needs_neither_numpy_nor_pandas() -> None:
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('numpy', 'pandas')))\n"
+        "from hadoop_loader._spark.worker_daemon import prepare; prepare()\n"
+        "from hadoop_loader._tasks.rehearsal import load_into_memory\n"
+        f"load_into_memory({_OTHER_SCHEMA!r}, bytes(10))\n"
+        "import hadoop_loader._tasks.rewrite_task, hadoop_loader._spark.datasource"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.e2e
 @needs("extensions")
 def test_a_new_worker_imports_nothing_for_its_first_row() -> None:
     code = (

@@ -14,6 +14,8 @@ import random
 import sys
 import time
 import traceback
+from array import array
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +65,7 @@ def compare_columns(writer: Any, reader: Any, data: list[bytes]) -> int:
     """Compare the columns of data, and the reasons of the bad ones; return the number of those."""
     schemas = parse(json.dumps(writer)), parse(json.dumps(reader))
     messages = MessageColumns.of(FetchedMessage(0, 0, 0, None, datum) for datum in data)
-    spans = messages.data, messages.values[:, 0], messages.values[:, 1]
+    spans = messages.data, messages.starts, messages.ends
     (expected, errors), (found, others) = (
         ColumnDecoder(*schemas, start=0, compiled=compiled).decode_spans(*spans)
         for compiled in (False, True)
@@ -79,11 +81,11 @@ def compare_verdicts(schema: Any, data: list[bytes]) -> int:
     """Compare the verdicts on data of one schema: the loader's, and both forms of the check."""
     model = parse(json.dumps(schema))
     messages = MessageColumns.of(FetchedMessage(0, 0, 0, None, datum) for datum in data)
-    places = messages.values
-    _, errors = ColumnDecoder(model, model, start=0).decode_spans(
-        messages.data, places[:, 0], places[:, 1]
-    )
-    given = messages.data.tobytes(), bytes(8 * len(data)), places.astype("q").tobytes()
+    places = messages.starts, messages.ends
+    _, errors = ColumnDecoder(model, model, start=0).decode_spans(messages.data, *places)
+    pairs = zip(*(each.to_pylist() for each in places), strict=True)
+    spans = array("q", chain.from_iterable(pairs)).tobytes()
+    given = bytes(messages.data), bytes(8 * len(data)), spans
     by_reason, *others = (
         DatumCheck(model, compiled=compiled).find_bad(*given, 0, len(data))
         for compiled in dict.fromkeys((False, COMPILED))

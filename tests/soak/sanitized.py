@@ -35,6 +35,7 @@ _TESTS = (
     "tests/consumer_sdk/test_message_step.py",
     "tests/consumer_sdk/test_decoding.py",
     "tests/hadoop_loader/test_decode.py",
+    "tests/hadoop_loader/test_row_numbers.py",
 )
 _LINES = 60  # of a process that failed
 

@@ -11,7 +11,7 @@ from headworks._kafka.records.batch import (
     restamp_append_time,
 )
 from headworks._kafka.records.build import encode_batch, encode_records
-from headworks._kafka.records.compression import Codec, decompress
+from headworks._kafka.records.compression import Codec, decompress, decompress_into
 from headworks._kafka.records.record import Record, iter_records
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Record",
     "check_batch",
     "decompress",
+    "decompress_into",
     "encode_batch",
     "encode_records",
     "iter_batches",

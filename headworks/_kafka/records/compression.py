@@ -38,6 +38,10 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+class _TooLargeError(InvalidBatchError):
+    """The decompressed bytes exceed a limit."""
+
+
 _STREAMS = {
     Codec.GZIP: cramjam.gzip.decompress_into,
     Codec.LZ4: cramjam.lz4.decompress_into,
@@ -58,6 +62,23 @@ def decompress(codec: int, data: Buffer, *, limit: int = DEFAULT_LIMIT_BYTES) ->
             return _unsnappy(bytes(data), limit)
         return _stream(known, bytes(data), limit)
     except (cramjam.DecompressionError, struct.error) as error:
+        raise InvalidBatchError("compression", f"records do not decompress: {error}") from None
+
+
+def decompress_into(codec: int, data: Buffer, out: memoryview) -> int | None:
+    """Write the decompressed bytes to `out`; return how many, None if they do not fit into it."""
+    if codec not in _STREAMS:
+        try:
+            found = decompress(codec, data, limit=len(out))
+        except _TooLargeError:
+            return None
+        out[: len(found)] = found
+        return len(found)
+    try:
+        return int(_STREAMS[Codec(codec)](data, out))
+    except cramjam.DecompressionError as error:
+        if _OUTPUT_IS_FULL in str(error):
+            return None
         raise InvalidBatchError("compression", f"records do not decompress: {error}") from None
 
 
@@ -122,5 +143,5 @@ def _snappy(data: bytes) -> bytes:
     return bytes(out)
 
 
-def _too_large(limit: int) -> InvalidBatchError:
-    return InvalidBatchError("compression", f"decompressed, the records exceed {limit} bytes")
+def _too_large(limit: int) -> _TooLargeError:
+    return _TooLargeError("compression", f"decompressed, the records exceed {limit} bytes")

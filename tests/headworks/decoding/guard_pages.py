@@ -17,9 +17,8 @@ from array import array
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from hadoop_loader._decode.decoder import ColumnDecoder
+from hadoop_loader._fetch.row_numbers import int64s
 from headworks._decoding.datum_check import DatumCheck
 from headworks._native import decoder
 from headworks.schema import parse
@@ -72,10 +71,9 @@ def _decode_alone(writer: Any, reader: Any, data: list[bytes]) -> None:
     ids = bytes(8)
     for datum in data:
         guarded = DATA.place(datum)
-        ends = np.frombuffer(ENDS.place(_numbers(len(datum))), np.int64)
-        decoder.find_ids(guarded, STARTS.place(_numbers(0, len(datum))))
-        starts = np.frombuffer(STARTS.place(_numbers(0)), np.int64)
-        columns.decode_spans(np.frombuffer(guarded, np.uint8), starts, ends)
+        starts, ends = STARTS.place(_numbers(0)), ENDS.place(_numbers(len(datum)))
+        decoder.find_ids(guarded, starts, ends)
+        columns.decode_spans(guarded, int64s(starts), int64s(ends))
         spans = STARTS.place(_numbers(0, len(datum)))
         # No reasons are asked for, because Python gives them.
         check.find_bad(guarded, ENDS.place(ids), spans, 0, most=0)  # type: ignore[arg-type]

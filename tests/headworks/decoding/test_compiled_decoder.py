@@ -5,6 +5,8 @@ Its results are compared with the generated Python in tests/hadoop_loader/test_d
 
 from __future__ import annotations
 
+import gc
+import itertools
 import struct
 import threading
 from array import array
@@ -45,7 +47,17 @@ def decode(made: decoder.ColumnProgram, *datums: bytes) -> Any:
     for datum in datums:
         at += len(datum)
         ends.append(at)
-    return made.decode(b"".join(datums), array("q", [0, *ends[:-1]]), array("q", ends))
+    found = made.decode(b"".join(datums), array("q", [0, *ends[:-1]]), array("q", ends))
+    return contents(*found)
+
+
+def contents(columns: Any, bad: list[int]) -> tuple[Any, list[int]]:
+    """What was decoded, with bytes in place of buffers."""
+    found = (
+        tuple(one if one is None or isinstance(one, int) else bytes(one) for one in column)
+        for column in columns
+    )
+    return tuple(found), bad
 
 
 TEXT = ("variable", ())
@@ -108,7 +120,7 @@ def test_a_description_that_makes_no_sense_is_refused(nodes: Any, columns: Any, 
 def test_spans_outside_the_data_are_bad_datums() -> None:
     made = program((node("integer", (), 0, 64),), (LONG,), (0,))
     starts, ends = [0, -1, 1, 3, 2, 1 << 62], [1, 1, 4, 2, 3, 1 << 63 - 1]
-    columns, bad = made.decode(b"\2\4\6", array("q", starts), array("q", ends))
+    columns, bad = contents(*made.decode(b"\2\4\6", array("q", starts), array("q", ends)))
     assert bad == [1, 2, 3, 5]
     assert columns == ((2, 0, None, struct.pack("=qq", 1, 3), None),)
     with pytest.raises(ValueError, match="as many of each"):
@@ -150,6 +162,27 @@ def test_nesting_has_an_end() -> None:
     assert decode(program(tree), b"\2" * 1_000_000)[1] == [0]
 
 
+def test_what_was_decoded_stays_when_the_program_goes() -> None:
+    made = program((node("text", (), 0, -1),), (TEXT,), (0,))
+    found = []
+    for texts in ([b"ab", b""], [b"c" * 40] * 9, [], [b"d" * size for size in range(70)]):
+        data = b"".join(varint(len(text)) + text for text in texts)
+        ends = array("q", itertools.accumulate(len(varint(len(t))) + len(t) for t in texts))
+        starts = array("q", [0, *ends[:-1]] if texts else [])
+        decoded: Any = made.decode(data, starts, ends)
+        ((column,), bad) = decoded
+        assert bad == []
+        found.append((texts, column))
+    del made
+    gc.collect()
+    for texts, (count, nulls, valid, cells, text) in found:
+        assert (count, nulls, valid) == (len(texts), 0, None)
+        assert bytes(text) == b"".join(texts)
+        lengths = map(len, texts)
+        assert memoryview(cells).cast("i").tolist() == [*itertools.accumulate(lengths, initial=0)]
+        assert memoryview(cells).readonly
+
+
 def test_two_threads_do_not_share_a_program() -> None:
     made = program((node("text", (), 0, -1),), (TEXT,), (0,))
     datum = varint(1 << 16) + b"x" * (1 << 16)
@@ -161,8 +194,9 @@ def test_two_threads_do_not_share_a_program() -> None:
     def run() -> None:
         for _ in range(5):
             try:
-                [(*_, text)], _ = made.decode(data, starts, ends)
-                outcomes.append(len(text or b""))
+                decoded: Any = made.decode(data, starts, ends)
+                [(*_, text)], _ = decoded
+                outcomes.append(len(memoryview(text)))
             except RuntimeError as error:
                 outcomes.append(str(error))
 
@@ -191,13 +225,13 @@ def test_a_number_is_peeked_at_and_nothing_behind_it_is_read() -> None:
 
 def test_schema_ids_are_found_before_values_that_have_one() -> None:
     data = b"\0\xff\xff\xff\xffx" + b"\1\0\0\0\7x"
-    spans = [0, 6, 0, 5, 0, 4, -1, -1, 6, 12, 8, 20, 7, 12]
-    found = decoder.find_ids(data, array("q", spans))
+    starts, ends = [0, 0, 0, -1, 6, 8, 7], [6, 5, 4, -1, 12, 20, 12]
+    found = decoder.find_ids(data, array("q", starts), array("q", ends))
     none = -1
     expected = [2**32 - 1, 2**32 - 1, none, none, none, none, 7 << 8 | ord("x")]
     assert memoryview(found).cast("q").tolist() == expected
-    with pytest.raises(ValueError, match="two for each value"):
-        decoder.find_ids(data, array("q", [0]))
+    with pytest.raises(ValueError, match="as many of each"):
+        decoder.find_ids(data, array("q", [0]), array("q"))
 
 
 @pytest.mark.e2e
@@ -242,13 +276,14 @@ def test_records_are_found_where_they_are() -> None:
     second = record(3, b"", b"", time=7)
     batches = ((len(first), 2, 10, 1000, -1), (len(second), 1, 20, 2000, 5555))
     wrong, *arrays = decoder.find_records(first + second, batches)
-    offsets, times, keys, values = (memoryview(each).cast("q").tolist() for each in arrays)
+    offsets, times, *spans = (memoryview(each).cast("q").tolist() for each in arrays)
     assert (wrong, offsets, times) == (-1, [10, 11, 23], [1000, 995, 5555])
-    assert keys[:2] == [-1, -1]
-    assert values[2:4] == [-1, -1]
-    assert (first + second)[values[0] : values[1]] == b"ab"
-    assert (first + second)[keys[2] : keys[3]] == b"k"
-    assert keys[4] == keys[5]
+    keys, values = zip(*spans[:2], strict=True), zip(*spans[2:], strict=True)
+    found = [
+        [None if start < 0 else (first + second)[start:end] for start, end in each]
+        for each in (keys, values)
+    ]
+    assert found == [[None, b"k", b""], [b"ab", None, b""]]
 
 
 def test_times_and_offsets_stay_in_64_bits() -> None:
