@@ -32,6 +32,7 @@ NAMES = (
     "audit",
     "console",
     "gate",
+    "scale",
 )
 
 

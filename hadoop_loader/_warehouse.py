@@ -284,7 +284,7 @@ class Warehouse:
 
     def _open_context(self) -> LoaderContext:
         from hadoop_loader._commit.commit_log import CommitLog
-        from hadoop_loader._commit.topic_plans import RegistrySubjects
+        from hadoop_loader._commit.registry_subjects import RegistrySubjects
         from hadoop_loader._commit.transaction import LoaderContext
         from hadoop_loader._fetch.kafka_log import KafkaLog
         from hadoop_loader._operations.audit_counts import CommitCountsPublisher

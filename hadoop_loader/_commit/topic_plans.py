@@ -7,39 +7,29 @@ read its schemas. Other topics are loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import Commit, TableState
 from hadoop_loader._commit.policy import Policy
+from hadoop_loader._commit.registry_subjects import SchemaLookup, require_versions
 from hadoop_loader._commit.report import SkippedTopic
 from hadoop_loader._commit.table_history import field_ids_after, sensitive_after
 from hadoop_loader._commit.text_store import fingerprint
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
-from hadoop_loader._decode.recursive_types import flat_schema
 from hadoop_loader._tables.columns import MARKS_TABLE, StructField, ddl, table_name
 from hadoop_loader._tables.hive_catalog import MAX_VIEW_CHARACTERS, SELF_TEST_TABLE
 from hadoop_loader._tables.old_rows import SchemaProjection, file_columns
 from hadoop_loader._tables.views import view_query
-from hadoop_loader._tasks.load_task import TopicPlan, WriterSchema
+from hadoop_loader._tasks.load_task import TopicPlan
 from headworks.compatibility._columns import name_problem, type_problem
 from headworks.errors import HeadworksError, IncompatibleError, RefusedError, UsageError
-from headworks.registry_client import RegistryClient, SubjectVersion
 from headworks.schema import Record, governance_of, parse, subject_of
-
-# The versions of a topic's subject, or the refusal to show them.
-SchemaLookup = tuple[WriterSchema, ...] | RefusedError
 
 # Names that no topic's table may have: `_headworks` is the folder of the commit log.
 _RESERVED_TABLES = (QUARANTINE_TABLE, MARKS_TABLE, SELF_TEST_TABLE, "_headworks")
-_LOOKUP_THREADS = 8
-_FORBIDDEN_STATUSES = (401, 403)  # 401: a request without credentials
-# One listing replaces many lookups: a version in it costs a tenth of a lookup.
-_MAX_SINGLE_LOOKUPS = 8
-_LISTED_VERSIONS_PER_TOPIC = 10
 _MAX_CACHED_HISTORIES = 10_000
 
 
@@ -55,102 +45,6 @@ class TopicPlans:
 
 class NeedsRebuildError(IncompatibleError):
     """A table cannot follow its topic's latest schema in place."""
-
-
-class RegistrySubjects:
-    """The registry's subjects, as the loader needs them.
-
-    `recursive_json`: recursive types become JSON text (see `recursive_types`).
-    """
-
-    def __init__(self, registry: RegistryClient, *, recursive_json: bool = False) -> None:
-        self._registry = registry
-        self._recursive_json = recursive_json
-
-    def versions(self, topics: Collection[str]) -> dict[str, SchemaLookup]:
-        """Return every version of each topic's subject, the latest last; none if none is live.
-
-        Soft-deleted versions come first, because their messages stay readable. If this loader may
-        not read a subject, the registry's refusal takes the place of its versions.
-
-        Many topics are looked up in one listing of all versions, unless most of those belong to
-        other topics. A subject that the listing lacks is looked up by name: the loader may not be
-        allowed to read it.
-        """
-        subjects = {topic: subject_of(topic) for topic in topics}
-        listed: dict[str, tuple[WriterSchema, ...]] = {}
-        if len(subjects) > _MAX_SINGLE_LOOKUPS:
-            listed = self._listed({*subjects.values()}, _LISTED_VERSIONS_PER_TOPIC * len(subjects))
-        with ThreadPoolExecutor(_LOOKUP_THREADS, "registry") as pool:
-            found = pool.map(lambda s: listed.get(s) or self._look_up(s), subjects.values())
-            return dict(zip(subjects, found, strict=True))
-
-    def _listed(self, wanted: Container[str], most: int) -> dict[str, tuple[WriterSchema, ...]]:
-        """Return the versions of these subjects; none if there are `most`, or no listing."""
-        live = self._listing("", most)
-        if not live:
-            return {}
-        every = self._listing("", most, deleted=True)
-        return {
-            subject: self._writers(every[subject], {one.version for one in versions})
-            for subject, versions in live.items()
-            if subject in wanted and subject in every
-        }
-
-    def _look_up(self, subject: str) -> SchemaLookup:
-        try:
-            live = self._registry.versions(subject)
-        except RefusedError as error:
-            if error.status not in _FORBIDDEN_STATUSES:
-                raise
-            return error
-        if not live:
-            return ()
-        every = self._listing(subject, deleted=True).get(subject)
-        return self._writers(every or self._registry.history(subject), {*live})
-
-    def _listing(
-        self, prefix: str, most: int | None = None, *, deleted: bool = False
-    ) -> dict[str, list[SubjectVersion]]:
-        """Return the versions of all subjects with a prefix; none if there are `most`, or no
-        listing.
-
-        An alias has the versions of the subject that it stands for, and none of its own. Only
-        Confluent's complete interface has listings; other registries implement parts of it.
-        """
-        try:
-            versions = self._registry.list_versions(
-                prefix, aliases=True, limit=most, deleted=deleted
-            )
-        except RefusedError:
-            return {}
-        if most is not None and len(versions) >= most:
-            return {}
-        aliases = {name for one in versions for name in one.aliases}
-        found: dict[str, list[SubjectVersion]] = {}
-        for one in versions:
-            for name in {one.subject} - aliases | {*one.aliases}:
-                found.setdefault(name, []).append(one)
-        return found
-
-    def _writers(
-        self, versions: Iterable[SubjectVersion], live: Container[int]
-    ) -> tuple[WriterSchema, ...]:
-        ordered = sorted(versions, key=lambda one: (one.version in live, one.version))
-        return tuple(map(self._writer, ordered))
-
-    def _writer(self, one: SubjectVersion) -> WriterSchema:
-        text = self._registry.schema_text(one.id, one.subject) if one.references else one.text
-        flat = flat_schema(text) if self._recursive_json else None
-        return WriterSchema(one.id, one.version, flat or text, text if flat else "")
-
-
-def require_versions(topic: str, lookups: Mapping[str, SchemaLookup]) -> tuple[WriterSchema, ...]:
-    """Return a topic's versions, or raise the registry's refusal."""
-    found = lookups[topic]
-    if isinstance(found, RefusedError):
-        raise found
-    return found
 
 
 def plan_topics(

@@ -51,11 +51,11 @@ from hadoop_loader._commit.commit_builder import CommitBuilder
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._commit.policy import Policy
+from hadoop_loader._commit.registry_subjects import SchemaLookup
 from hadoop_loader._commit.report import SkippedTopic
 from hadoop_loader._commit.roll_forward import PublishCounts, RollForward
 from hadoop_loader._commit.snapshots import Snapshots
 from hadoop_loader._commit.table_failures import TableError, TableFailures, table_error
-from hadoop_loader._commit.topic_plans import SchemaLookup
 from hadoop_loader._fetch.kafka_log import Log
 from hadoop_loader._storage.failpoints import StepHook, failpoint
 from hadoop_loader._storage.filesystem import AnyPath, remove_empty, remove_tree, sorted_glob

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from hadoop_loader._commit.commit_builder import CommitBuilder
 from hadoop_loader._commit.commit_record import Commit, TableState
+from hadoop_loader._commit.registry_subjects import require_versions
 from hadoop_loader._commit.report import LoadReport, report_of
 from hadoop_loader._commit.table_history import (
     field_ids_after,
@@ -30,7 +31,7 @@ from hadoop_loader._commit.table_history import (
     sensitive_of,
     table_history,
 )
-from hadoop_loader._commit.topic_plans import check_metastore_limits, require_versions
+from hadoop_loader._commit.topic_plans import check_metastore_limits
 from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
 from hadoop_loader._storage.filesystem import (
     AnyPath,

@@ -33,7 +33,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from hadoop_loader._commit.topic_plans import RegistrySubjects, require_versions
+from hadoop_loader._commit.registry_subjects import RegistrySubjects, require_versions
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import KafkaLog

@@ -142,9 +142,13 @@ class RegistryClient:
         path = f"/subjects/{_quoted(subject)}/versions/{number}"
         return _subject_version(self.ask("GET", f"{path}?deleted=true" if deleted else path))
 
-    def versions(self, subject: str) -> list[int]:
-        """Return the live version numbers, ascending; empty if there is no such subject."""
-        found = self._ask_optional("GET", f"/subjects/{_quoted(subject)}/versions")
+    def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
+        """Return the live version numbers, ascending; empty if there is no such subject.
+
+        With `deleted`, also those of soft-deleted versions.
+        """
+        path = f"/subjects/{_quoted(subject)}/versions"
+        found = self._ask_optional("GET", f"{path}?deleted=true" if deleted else path)
         return [] if found is None else [int(number) for number in found]
 
     def version_of(self, schema_id: int, subject: str) -> int | None:

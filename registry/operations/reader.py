@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -27,8 +27,8 @@ from headworks._registry.operations.response_bodies import (
     version_entity,
 )
 from headworks._registry.operations.scopes import in_other_contexts, real_subject
-from headworks._registry.store import RegistryStore, changes, schemas, settings
-from headworks._registry.store.schemas import StoredSchema, StoredVersion, VersionRecord
+from headworks._registry.store import RegistryStore, changes, schemas, settings, version_records
+from headworks._registry.store.schemas import StoredSchema, StoredVersion
 from headworks._subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
 from headworks.schema._difference import differences
 
@@ -43,11 +43,12 @@ class VersionFilter:
     deleted_only: bool = False  # soft-deleted ones only
     negative: bool = False  # both, and soft-deleted ones as negative numbers
 
-    def includes(self, version: StoredVersion | VersionRecord) -> bool:
-        """Return whether the list includes this version."""
+    @property
+    def state(self) -> bool | None:
+        """Soft-deleted versions only (True), live ones only (False), or both (None)."""
         if self.deleted_only:
-            return version.deleted
-        return self.deleted or self.negative or not version.deleted
+            return True
+        return None if self.deleted or self.negative else False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +89,10 @@ class RegistryReader:
         """Return the version numbers of a subject, ascending."""
         with self._store.read() as connection:
             subject = real_subject(connection, Subject.parse(name))
-            found = [
-                v for v in schemas.numbers_of(connection, [subject]) if version_filter.includes(v)
-            ]
+            found = version_records.numbers_of(connection, subject, deleted=version_filter.state)
             if not found:
                 raise refusals.no_subject(subject)
-            return [-v.number if version_filter.negative and v.deleted else v.number for v in found]
+            return [-n if version_filter.negative and deleted else n for n, deleted in found]
 
     def version(
         self,
@@ -271,16 +270,20 @@ class RegistryReader:
     def _listed(
         connection: Connection, query: VersionQuery, subjects: Sequence[Subject]
     ) -> Iterator[StoredVersion]:
-        every = schemas.numbers_of(connection, subjects)
-        shown = [one for one in every if query.version_filter.includes(one)]
-        if query.latest_only:  # a later version of a subject replaces an earlier one
-            shown = list({one.subject: one for one in shown}.values())
+        state, latest = query.version_filter.state, query.latest_only
         if not query.rule_types:
-            yield from schemas.with_schemas(connection, shown[query.first : query.last])
+            counts = version_records.version_counts(connection, subjects, deleted=state)
+            if latest:
+                counts = [(subject, 1) for subject, _ in counts]
+            some, skipped = _page_of(counts, query.first, query.last)
+            shown = version_records.records_of(connection, some, deleted=state, latest_only=latest)
+            page = shown[skipped : skipped + query.last - query.first]
+            yield from schemas.with_schemas(connection, page)
             return
+        every = version_records.records_of(connection, subjects, deleted=state, latest_only=latest)
         ruled = (
             one
-            for one in schemas.with_schemas(connection, shown)
+            for one in schemas.with_schemas(connection, every)
             if _has_rule(one.schema, query.rule_types)
         )
         yield from islice(ruled, query.first, query.last)
@@ -325,6 +328,20 @@ class RegistryReader:
         if not found:
             raise refusals.no_schema(f"Schema {guid}")
         return found
+
+
+def _page_of(
+    counts: Iterable[tuple[Subject, int]], first: int, last: int
+) -> tuple[list[Subject], int]:
+    """Return the subjects with the versions from `first` to `last`, and how many to skip there."""
+    some: list[Subject] = []
+    skipped = at = 0
+    for subject, count in counts:
+        if at < last and at + count > first:
+            skipped = skipped if some else max(0, first - at)
+            some.append(subject)
+        at += count
+    return some, skipped
 
 
 def _version_there(

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 from typing import Any, cast
 
 from sqlalchemy import (
@@ -26,6 +24,7 @@ from sqlalchemy import (
 
 from headworks._registry.model.definition import Definition, JsonObject, SchemaReference
 from headworks._registry.store.tables import contexts, references, schemas, versions
+from headworks._registry.store.version_records import VersionRecord
 from headworks._server.database import PreparedStatement
 from headworks._subject import Subject
 
@@ -85,17 +84,6 @@ _REFERENCES_OF_ONE = PreparedStatement(_REFERENCES.where(references.c.schema_id 
 
 
 @dataclass(frozen=True, slots=True)
-class VersionRecord:
-    """A version of a subject, without the content of its schema."""
-
-    subject: Subject
-    number: int
-    schema_id: int
-    deleted: bool
-    created_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class StoredSchema:
     """A stored schema: its id in its context, and its content."""
 
@@ -150,29 +138,6 @@ def versions_of(
         return _read_versions(connection, _VERSIONS.rows(connection, _names(subject)))
     asked = {**_names(subject), "number": number}
     return _read_versions(connection, _VERSION.rows(connection, asked))
-
-
-def numbers_of(connection: Connection, subjects: Collection[Subject]) -> list[VersionRecord]:
-    """Return the versions of subjects by subject and number, soft-deleted ones too; few queries."""
-    found: list[VersionRecord] = []
-    for context, within in groupby(sorted(subjects), attrgetter("context")):
-        names = [one.name for one in within]
-        for start in range(0, len(names), _MAX_NAMES_PER_QUERY):
-            statement = select(versions).where(
-                versions.c.context == context,
-                versions.c.subject.in_(names[start : start + _MAX_NAMES_PER_QUERY]),
-            )
-            found += [
-                VersionRecord(
-                    Subject(row.context, row.subject),
-                    row.version,
-                    row.schema_id,
-                    row.deleted,
-                    row.created_ms,
-                )
-                for row in connection.execute(statement)
-            ]
-    return sorted(found, key=lambda one: (one.subject.context, one.subject.name, one.number))
 
 
 def with_schemas(

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
+from hadoop_loader._commit.registry_subjects import SchemaLookup
 from hadoop_loader._commit.report import LoadReport
-from hadoop_loader._commit.topic_plans import SchemaLookup
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._decode.recursive_types import FlatDatums, flat_schema
 from hadoop_loader._fetch.position import RewindPosition

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader._commit import topic_plans
-from hadoop_loader._commit.topic_plans import RegistrySubjects, require_versions
+from hadoop_loader._commit import registry_subjects
+from hadoop_loader._commit.registry_subjects import RegistrySubjects, require_versions
 from hadoop_loader._tasks.load_task import WriterSchema
 from headworks._server import child_process
 from headworks.errors import RefusedError
@@ -35,9 +35,9 @@ class Counted(RegistryClient):
         self.asked.append(f"list {prefix}" + " and deleted" * more.get("deleted", False))
         return super().list_versions(prefix, **more)
 
-    def versions(self, subject: str) -> list[int]:
-        self.asked.append(subject)
-        return super().versions(subject)
+    def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
+        self.asked.append(subject + " and deleted" * deleted)
+        return super().versions(subject, deleted=deleted)
 
 
 @pytest.fixture
@@ -70,7 +70,6 @@ def registered(client: RegistryClient, count: int) -> dict[str, tuple[WriterSche
         ]
         if n % 3 == 2:
             delete(client, subject, 2)
-            writers.insert(0, writers.pop(1))
         found[topic] = tuple(writers)
     return found
 
@@ -93,11 +92,54 @@ def test_one_listing_equals_a_request_per_topic(client: Counted) -> None:
     found = asked(client, *expected, absent)
     assert found == expected | {absent: ()}
     numbers = [[writer.version for writer in writers] for writers in found.values()]
-    assert numbers[:4] == [[1], [1, 2], [2, 1, 3], [1]]
+    assert numbers[:4] == [[1], [1, 2], [1, 2, 3], [1]]
     assert client.asked == ["list ", "list  and deleted", subject_of(absent)]
 
     for topic, writers in expected.items():
         assert RegistrySubjects(client).versions([topic]) == {topic: writers}
+
+
+def test_versions_are_read_once_and_again_only_if_the_registry_has_others(client: Counted) -> None:
+    expected = registered(client, 12)
+    subjects = RegistrySubjects(client)
+    assert subjects.versions(expected) == expected
+    client.asked.clear()
+    again = subjects.versions(expected)
+    assert again == expected
+    numbers = [f"{subject_of(topic)} and deleted" for topic in expected]
+    assert (client.asked[0], sorted(client.asked[1:])) == ("list ", sorted(numbers))
+
+    changed, deleted, imported, gone, *_ = (topic for topic in expected if len(expected[topic]) > 1)
+    client.register(subject_of(changed), text("R", *"abcd"))
+    delete(client, subject_of(deleted), max(w.version for w in expected[deleted]))
+    for version in client.versions(subject_of(gone)):
+        delete(client, subject_of(gone), version)
+    late = WriterSchema(10**6 + next(_numbers), 7, text("R", "z"))
+    top = WriterSchema(10**6 + next(_numbers), 9, text("R", "y"))
+    for one in (top, late):  # the lower number comes later, as it may from an import
+        client.import_version(
+            SubjectVersion(subject_of(imported), one.version, one.schema_id, one.text)
+        )
+        writers = require_versions(imported, subjects.versions(expected))
+        assert writers[-1].version == 9
+    assert {7, 9} <= {writer.version for writer in writers}
+    found = subjects.versions(expected)
+    assert found == RegistrySubjects(client).versions(expected)
+    assert found[gone] == ()
+    assert len(require_versions(changed, found)) == len(expected[changed]) + 1
+    assert {*require_versions(deleted, found)} == {*expected[deleted]}
+    assert require_versions(deleted, found)[-1] != expected[deleted][-1]
+
+
+def test_a_lookup_of_one_topic_keeps_what_is_known_of_many(client: Counted) -> None:
+    expected = registered(client, 12)
+    subjects = RegistrySubjects(client)
+    assert subjects.versions(expected) == expected
+    one, *_ = expected
+    assert subjects.versions([one]) == {one: expected[one]}
+    client.asked.clear()
+    assert subjects.versions(expected) == expected
+    assert "list  and deleted" not in client.asked
 
 
 def test_a_schema_with_references_is_complete_both_ways(client: Counted) -> None:
@@ -118,7 +160,7 @@ def test_a_registry_full_of_others_schemas_is_not_listed_for_a_few_topics(
     client: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = registered(client, 12)
-    monkeypatch.setattr(topic_plans, "_LISTED_VERSIONS_PER_TOPIC", 1)
+    monkeypatch.setattr(registry_subjects, "_LISTED_VERSIONS_PER_TOPIC", 1)
     client.asked.clear()
     assert RegistrySubjects(client).versions(expected) == expected
     assert sorted(set(client.asked)) == sorted(
@@ -156,7 +198,7 @@ def test_a_forbidden_subject_is_reported_as_forbidden_and_not_as_ungoverned(
     def partly(self: Counted, prefix: str = "", **more: Any) -> list[SubjectVersion]:
         return [v for v in list_versions(self, prefix, **more) if v.subject != subject_of(hidden)]
 
-    def guarded(self: Counted, subject: str) -> list[int]:
+    def guarded(self: Counted, subject: str, **_: object) -> list[int]:
         if subject == subject_of(hidden):
             raise RefusedError(f"may not read {subject}", status=status, code=status)
         return versions(self, subject)

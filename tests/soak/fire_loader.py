@@ -14,7 +14,7 @@ from typing import Any
 
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.policy import Policy
-from hadoop_loader._commit.topic_plans import RegistrySubjects
+from hadoop_loader._commit.registry_subjects import RegistrySubjects
 from hadoop_loader._commit.transaction import LoaderContext
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import KafkaLog

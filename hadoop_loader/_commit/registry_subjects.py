@@ -1,0 +1,191 @@
+"""The schemas that the registry has of many topics, in few requests.
+
+Rules:
+
+- An answer holds every version that messages may have been written with, soft-deleted ones too.
+- A subject's versions are read again if its latest one, or the numbers of its versions, changed.
+  Otherwise the texts of the previous answer are returned: a version never changes. So a loader that
+  runs every ten minutes does not read 40,000 schemas each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from hadoop_loader._decode.recursive_types import flat_schema
+from hadoop_loader._tasks.load_task import WriterSchema
+from headworks.errors import RefusedError
+from headworks.registry_client import RegistryClient, SubjectVersion
+from headworks.schema import subject_of
+
+# The versions of a topic's subject, or the refusal to show them.
+SchemaLookup = tuple[WriterSchema, ...] | RefusedError
+# The versions of a listing, by the subject's name or alias.
+_Listing = dict[str, list[SubjectVersion]]
+
+_LOOKUP_THREADS = 8
+_FORBIDDEN_STATUSES = (401, 403)  # 401: a request without credentials
+# One listing replaces many lookups: a version in it costs a tenth of a lookup.
+_MAX_SINGLE_LOOKUPS = 8
+_LISTED_VERSIONS_PER_TOPIC = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The versions of a subject, as they were read."""
+
+    latest: tuple[int, int]  # number and schema id of the latest live version
+    numbers: tuple[int, ...]  # of all versions, ascending
+    writers: tuple[WriterSchema, ...]
+
+
+class RegistrySubjects:
+    """The registry's subjects, as the loader needs them.
+
+    `recursive_json`: recursive types become JSON text (see `recursive_types`).
+    """
+
+    def __init__(self, registry: RegistryClient, *, recursive_json: bool = False) -> None:
+        self._registry = registry
+        self._recursive_json = recursive_json
+        self._known: dict[str, _Known] = {}  # by subject; of the last call with many topics
+
+    def versions(self, topics: Collection[str]) -> dict[str, SchemaLookup]:
+        """Return every version of each topic's subject, the latest last; none if none is live.
+
+        Soft-deleted versions are included, because their messages stay readable. If this loader
+        may not read a subject, the registry's refusal takes the place of its versions.
+
+        The latest versions of many topics come from one listing. All versions of those that are
+        new or changed come from another one, unless most of its versions belong to other topics.
+        A subject that a listing lacks is looked up by name: the loader may not be allowed to read
+        it.
+        """
+        subjects = {topic: subject_of(topic) for topic in topics}
+        with ThreadPoolExecutor(_LOOKUP_THREADS, "registry") as pool:
+            if len(subjects) > _MAX_SINGLE_LOOKUPS:
+                self._known = self._read_many(pool, [*subjects.values()])
+                known = self._known
+            else:
+                known = {}
+            rest = [subject for subject in subjects.values() if subject not in known]
+            others = dict(zip(rest, pool.map(self._look_up, rest), strict=True))
+        return {t: known[s].writers if s in known else others[s] for t, s in subjects.items()}
+
+    def _read_many(self, pool: ThreadPoolExecutor, subjects: Sequence[str]) -> dict[str, _Known]:
+        """Return the versions of those subjects that the registry lists."""
+        most = _LISTED_VERSIONS_PER_TOPIC * len(subjects)
+        listed = self._listing("", most, latest_only=True)
+        # A registry that lists all versions nonetheless has the latest among them.
+        latest = {subject: max(found, key=_identity) for subject, found in listed.items()}
+        present = [subject for subject in subjects if subject in latest]
+        known = self._unchanged(pool, present, latest)
+        new = [subject for subject in present if subject not in known]
+        every = self._listed(new, latest) if len(new) > _MAX_SINGLE_LOOKUPS else {}
+        found = pool.map(partial(self._read, latest, every), new)
+        return known | {s: one for s, one in zip(new, found, strict=True) if one is not None}
+
+    def _unchanged(
+        self,
+        pool: ThreadPoolExecutor,
+        subjects: Iterable[str],
+        latest: Mapping[str, SubjectVersion],
+    ) -> dict[str, _Known]:
+        """Return those of the previous call that have the same versions."""
+        same = {
+            subject: known
+            for subject in subjects
+            if (known := self._known.get(subject)) and known.latest == _identity(latest[subject])
+        }
+        numbers = pool.map(self._numbers, same)
+        return {s: same[s] for s, now in zip(same, numbers, strict=True) if now == same[s].numbers}
+
+    def _numbers(self, subject: str) -> tuple[int, ...]:
+        try:
+            return tuple(self._registry.versions(subject, deleted=True))
+        except RefusedError:
+            return ()
+
+    def _listed(self, subjects: Collection[str], latest: Mapping[str, SubjectVersion]) -> _Listing:
+        """Return all versions of all subjects; none if single lookups cost less, or no listing."""
+        total = sum(one.version for one in latest.values())
+        lookups = _LISTED_VERSIONS_PER_TOPIC * len(subjects)
+        if total > lookups + sum(latest[subject].version for subject in subjects):
+            return {}
+        return self._listing("", deleted=True)
+
+    def _read(
+        self, latest: Mapping[str, SubjectVersion], every: _Listing, subject: str
+    ) -> _Known | None:
+        """Return all versions of a subject, from a listing; None if it is in none."""
+        found = every.get(subject) or self._listing(subject, deleted=True).get(subject)
+        now = latest[subject]
+        if not found or all(_identity(one) != _identity(now) for one in found):
+            return None
+        numbers = tuple(sorted(one.version for one in found))
+        return _Known(_identity(now), numbers, self._writers(found, now.version))
+
+    def _look_up(self, subject: str) -> SchemaLookup:
+        try:
+            live = self._registry.versions(subject)
+        except RefusedError as error:
+            if error.status not in _FORBIDDEN_STATUSES:
+                raise
+            return error
+        if not live:
+            return ()
+        every = self._listing(subject, deleted=True).get(subject)
+        return self._writers(every or self._registry.history(subject), max(live))
+
+    def _listing(
+        self,
+        prefix: str,
+        most: int | None = None,
+        *,
+        deleted: bool = False,
+        latest_only: bool = False,
+    ) -> _Listing:
+        """Return the versions of all subjects with a prefix; none if there are `most`, or no
+        listing.
+
+        An alias has the versions of the subject that it stands for, and none of its own. Only
+        Confluent's complete interface has listings; other registries implement parts of it.
+        """
+        try:
+            versions = self._registry.list_versions(
+                prefix, aliases=True, limit=most, deleted=deleted, latest_only=latest_only
+            )
+        except RefusedError:
+            return {}
+        if most is not None and len(versions) >= most:
+            return {}
+        aliases = {name for one in versions for name in one.aliases}
+        found: _Listing = {}
+        for one in versions:
+            for name in {one.subject} - aliases | {*one.aliases}:
+                found.setdefault(name, []).append(one)
+        return found
+
+    def _writers(self, versions: Iterable[SubjectVersion], latest: int) -> tuple[WriterSchema, ...]:
+        ordered = sorted(versions, key=lambda one: (one.version == latest, one.version))
+        return tuple(map(self._writer, ordered))
+
+    def _writer(self, one: SubjectVersion) -> WriterSchema:
+        text = self._registry.schema_text(one.id, one.subject) if one.references else one.text
+        flat = flat_schema(text) if self._recursive_json else None
+        return WriterSchema(one.id, one.version, flat or text, text if flat else "")
+
+
+def require_versions(topic: str, lookups: Mapping[str, SchemaLookup]) -> tuple[WriterSchema, ...]:
+    """Return a topic's versions, or raise the registry's refusal."""
+    found = lookups[topic]
+    if isinstance(found, RefusedError):
+        raise found
+    return found
+
+
+def _identity(one: SubjectVersion) -> tuple[int, int]:
+    return one.version, one.id
