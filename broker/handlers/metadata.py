@@ -23,6 +23,7 @@ from headworks._broker.handlers.leadership import leader_of
 from headworks._broker.handlers.node import Node, Request
 from headworks._broker.log.partition import LEADER_EPOCH
 from headworks._broker.topics import (
+    KAFKAS_TOPICS,
     HostedTopic,
     InvalidTopicError,
     MissingSubjectError,
@@ -147,6 +148,7 @@ async def _named(node: Node, request: Request, name: str, *, create: bool) -> di
     if not request.may_use_topic(name):
         return missing_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = node.hosted.topics.get(name)
+    create = create and name not in KAFKAS_TOPICS
     if topic is None and create and node.coordination.lease_valid:
         if not request.client.may_use_topic(ApiKey.PRODUCE, name):
             return missing_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)

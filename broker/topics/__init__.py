@@ -19,13 +19,19 @@ from headworks._broker.topics.hosted_topics import (
 from headworks._broker.topics.offsets_topic import open_offsets_topic
 from headworks._broker.topics.partition import HostedPartition, StorageFailureError
 from headworks._broker.topics.subject_rule import MissingSubjectError, SubjectRule
-from headworks._broker.topics.topic import HostedTopic, InvalidTopicError, TooManyPartitionsError
+from headworks._broker.topics.topic import (
+    KAFKAS_TOPICS,
+    HostedTopic,
+    InvalidTopicError,
+    TooManyPartitionsError,
+)
 from headworks._broker.topics.topic_changes import TopicChanges
 from headworks._broker.topics.topic_lookup import TopicLookup
 
 __all__ = [
     "BROKER_NAMES",
     "CONFIGS",
+    "KAFKAS_TOPICS",
     "MAX_PARTITIONS",
     "PRODUCER_SECONDS",
     "SCRUB_MB_PER_SECOND",

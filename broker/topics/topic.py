@@ -15,6 +15,8 @@ from headworks.errors import UsageError
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LOG_INTERVAL_SECONDS = 1.0
 OFFSETS_TOPIC = "__consumer_offsets"  # Apache Kafka's name for it
+# Topics of Apache Kafka itself. A client that asks for one does not mean an empty one.
+KAFKAS_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 
 
 def is_topic_name(name: str) -> bool:

@@ -180,6 +180,18 @@ def test_it_follows_offsets_in_transactions(served: child_process.Service) -> No
     assert seen == [9]
 
 
+@pytest.mark.parametrize("name", [OFFSETS_TOPIC, "__transaction_state", "__share_group_state"])
+def test_no_monitor_creates_a_topic_of_kafka_by_looking_for_it(address: str, name: str) -> None:
+    """Burrow's client allows its creation. An empty topic would say that no group exists."""
+    asked = kind(ApiKey.METADATA, 5, "request", "MetadataRequestTopic")(name=name)
+    with Wire(address) as wire:
+        [topic] = wire.ask(
+            ApiKey.METADATA, 5, topics=(asked,), allow_auto_topic_creation=True
+        ).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert name not in AdminClient({"bootstrap.servers": address}).list_topics(timeout=60).topics
+
+
 def test_it_is_internal_and_matches_an_expression(served: child_process.Service) -> None:
     asked = kind(ApiKey.METADATA, 5, "request", "MetadataRequestTopic")(name=OFFSETS_TOPIC)
     with Wire(served.address) as wire:
