@@ -28,7 +28,6 @@ from tests.kinds import UnitTestGuard
 from tests.lengths import lengths
 from tests.preloaded import Preloaded
 from tests.soak import process
-from tests.spark_classes import SparkClasses, is_whole_run
 from tests.tools import ToolGuard
 from tests.waiting import PATIENCE
 
@@ -60,8 +59,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(UnitTestGuard())
     config.pluginmanager.register(ToolGuard())
     config.pluginmanager.register(PreloadedServers())
-    if is_whole_run(config):
-        config.pluginmanager.register(SparkClasses())
     config.addinivalue_line("markers", "our_broker(reason): not for Apache Kafka in its place")
     config.addinivalue_line("markers", "needs(tool): skipped without it (tests/tools.py)")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

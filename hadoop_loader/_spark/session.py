@@ -204,7 +204,9 @@ def check_file_system_class(spark: Any, root: AnyPath) -> None:
 def prepare_class_archive() -> None:
     """Build the archive of the JVM's classes in the background, if that is useful here."""
     if not is_submitted():
-        ClassArchive.of(check_java()).build_if_useful()
+        java = check_java()
+        if ClassArchive.suits(java):
+            ClassArchive.of(java).build_if_useful()
 
 
 def stop_session(spark: Any, *, wait: float = 10.0) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader._spark.class_archive_training import base_options
+from hadoop_loader._spark import session
 from hadoop_loader._spark.jvm_class_archive import ClassArchive
-from headworks._server.java import Java, find_java
+from headworks._server.java import find_java
 
 pytestmark = pytest.mark.unit
 
@@ -47,6 +47,18 @@ def test_it_is_made_on_a_machine_that_loads_again(tmp_path: Path, started: list[
     ]
     (classes.folder / "failed").touch()
     assert not classes.build_if_useful(now=time.time() + 9000)
+
+
+@pytest.mark.parametrize(
+    ("version", "suits"), [("17.0.21.1", True), ("21.0.8", False), ("x", False)]
+)
+def test_only_a_java_that_would_use_it_gets_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, suits: bool
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(session, "check_java", lambda: f'openjdk version "{version}"')
+    session.prepare_class_archive()
+    assert bool(list(tmp_path.glob("headworks/jvm-*/since"))) is suits
 
 
 def test_it_is_of_one_java_and_used_when_it_is_there(
@@ -88,24 +100,6 @@ def test_a_jvm_ignores_an_archive_that_is_none_without_a_word(tmp_path: Path) ->
     )
     assert done.returncode == 0
     assert done.stdout == b""
-
-
-@pytest.mark.e2e
-@pytest.mark.parametrize("has_its_own", [True, False])
-def test_a_java_without_an_archive_of_its_own_classes_gets_one(
-    tmp_path: Path, has_its_own: bool
-) -> None:
-    java = tmp_path / "java"
-    java.write_text(
-        "#!/bin/sh\n"
-        f"[ $1 != -Xshare:on ] || exit {int(not has_its_own)}\n"
-        "touch ${2#-XX:SharedArchiveFile=}\n"
-    )
-    java.chmod(0o755)
-    options = base_options(Java(str(java), ""), tmp_path)
-    named = f"-XX:SharedArchiveFile={tmp_path}/base.jsa"
-    assert options == (() if has_its_own else (named,))
-    assert (tmp_path / "base.jsa").exists() is not has_its_own
 
 
 def test_what_is_not_used_is_forgotten_and_a_maker_that_dies_is_the_last(tmp_path: Path) -> None:
