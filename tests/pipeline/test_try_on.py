@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer as PlainProducer
+from typer.testing import CliRunner
 
 from hadoop_loader._fetch.ranges import FetchRange, Watermarks
 from headworks._ci.formats import FORMATS, render
 from headworks._ci.gate import check
 from headworks._ci.trial import MessageTrials, newest_ranges
 from headworks._ci.verdict import Verdict
+from headworks._cli.schema import schema_app
 from headworks._server.child_process import Service
 from headworks._wire import prefix
 from headworks.registry_client import RegistryClient
@@ -105,3 +107,23 @@ def test_a_schema_without_a_table_is_tried_as_well(tried: Callable[..., Verdict]
 def test_only_as_many_as_asked_for_are_read(tried: Callable[..., Verdict]) -> None:
     [note] = [one for one in tried(V1_FIELDS[:2], 1).subjects[0].notes if "tried" in one]
     assert "newest 1 messages" in note or "no message" in note  # the newest may be the tombstone
+
+
+def test_the_registry_of_the_baseline_has_the_schemas_of_the_messages(
+    tried: Callable[..., Verdict],
+    topic: Topic,
+    broker: Service,
+    registry: Service,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried(V2_FIELDS)
+    folder = tmp_path / "proposed"
+    (folder / "click.avsc").write_text(schema_text(topic.name, V1_FIELDS), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADWORKS_REGISTRY", "http://127.0.0.1:1")  # where none is
+    asked = ["check", "proposed", "--against", f"registry:{registry.url}", "--usage", "none"]
+    asked += ["--try-on", "100", "--bootstrap", broker.address]
+    done = CliRunner().invoke(schema_app, asked, catch_exceptions=False)
+    assert done.exit_code == 1
+    assert "HW304" in done.output
