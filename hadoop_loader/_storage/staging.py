@@ -60,6 +60,9 @@ class Stager:
     ) -> None:
         """Write one file for each (day, first row, number of rows)."""
         encodings = column_encodings(rows)
+        if very_few(rows.num_rows // max(1, len(days))):
+            # Each piece of a column takes time, in every file, whatever its size.
+            rows = rows.combine_chunks()
         for day, start, count in days:
             path = self.path()
             failpoint("writing")
@@ -81,8 +84,7 @@ def write_parquet(rows: pa.Table, file: Any, encodings: ColumnEncodings) -> None
     """Write rows as Parquet, with page checksums."""
     use: Any = list(encodings.dictionaries)
     pq.write_table(
-        # Each piece of a column takes time, whatever its size.
-        rows.combine_chunks() if very_few(rows.num_rows) else rows,
+        rows,
         file,
         compression=encodings.compression(rows.num_rows),
         use_dictionary=use,
