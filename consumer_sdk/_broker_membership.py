@@ -32,7 +32,7 @@ from consumer_sdk._message_step import new_step
 from consumer_sdk._offsets import RESET_OFFSETS, note_beginning, offsets_of, uncommitted
 from consumer_sdk._reachability import close_within
 from headworks._kafka.clients import KafkaConsumer
-from headworks.errors import UnreachableError
+from headworks.errors import UnreachableError, UsageError
 
 _T = TypeVar("_T")
 _COMMITTED_SECONDS = 10.0
@@ -83,7 +83,10 @@ class BrokerMembership:
         self._commits_itself = bool(properties.get("enable.auto.commit"))
         self._max_busy_seconds = int(properties.get(*_MAX_POLL_INTERVAL)) / 1000
         self.client = KafkaConsumer(properties)
-        self.client.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked)
+        try:
+            self.client.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked)
+        except KafkaException as error:
+            raise UsageError(f"librdkafka refuses {topics}: {error.args[0].str()}") from None
         self._poller = BackgroundPoll(self, self._max_busy_seconds)
 
     @property

@@ -142,8 +142,9 @@ class Consumer(LastMessage[T]):
         state_dir: Path | str | None = None,
         config: dict[str, Any] | None = None,
     ) -> None:
-        check_sources(events, topics, matching, redriven=redriven)
-        check_member(group, membership, start, application, max_poll_records)
+        check_sources(events, topics, matching, excluding, redriven=redriven)
+        times = {"commit_every": commit_every, "unreachable_after": unreachable_after}
+        check_member(group, membership, start, application, max_poll_records, **times)
         policy = choice(OnPoison, on_poison, "on_poison")
         self._brokers = BootstrapServers(bootstrap, zookeeper)
         registry_url = resolve("registry", registry)

@@ -1,7 +1,10 @@
-"""An argument that is one of a few words, such as a policy.
+"""An argument that is one of a few words, such as a policy, or any text that C code can take.
 
-Rule: a member of the enumeration and its value mean the same; anything else is refused, because a
-word that nobody compares would silently select another policy.
+Rules:
+
+- A member of the enumeration and its value mean the same; anything else is refused, because a word
+  that nobody compares would silently select another policy.
+- confluent_kafka ends the process at text with a lone surrogate, and cuts text at a NUL.
 """
 
 from __future__ import annotations
@@ -21,3 +24,16 @@ def choice(kind: type[E], given: object, argument: str) -> E:
             return each
     words = ", ".join(repr(str(each)) for each in kind)
     raise UsageError(f"{argument} is {given!r}, and none of {words}", fix=f"use {kind.__name__}")
+
+
+def check_text(given: str, argument: str) -> str:
+    """Return text that C code can take; UsageError for a lone surrogate or a NUL."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        problem = "is not valid Unicode: it has a lone surrogate"
+    else:
+        if "\0" not in given:
+            return given
+        problem = "has a NUL in it"
+    raise UsageError(f"{argument} {given!r} {problem}", fix="correct the text")

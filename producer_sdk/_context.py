@@ -6,11 +6,14 @@ W3C's `traceparent` is added only if OpenTelemetry is installed and a span is ac
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import NamedTuple
 
+from headworks._choice import check_text
 from headworks.errors import UsageError
 
 Headers = Mapping[str, bytes | str]
@@ -46,10 +49,7 @@ def tracing() -> Tracing | None:
 
 
 def check_headers(headers: Headers | None) -> Headers | None:
-    """Return headers; UsageError unless they are a mapping from names to bytes or text, or None.
-
-    A name that is not valid Unicode would end the process inside confluent_kafka.
-    """
+    """Return headers; UsageError unless they are a mapping from names to bytes or text, or None."""
     if headers is None:
         return None
     if not isinstance(headers, Mapping):
@@ -60,16 +60,9 @@ def check_headers(headers: Headers | None) -> Headers | None:
                 f"header {name!r} is a {type(value).__name__}",
                 fix="give bytes or text under a name",
             )
-        try:
-            name.encode()
-            if isinstance(value, str):
-                value.encode()
-        except UnicodeEncodeError:
-            raise UsageError(
-                f"header {name!r} is not valid Unicode: it has a lone surrogate", fix="give bytes"
-            ) from None
-        if "\0" in name:
-            raise UsageError(f"header {name!r} has a NUL in its name", fix="name it without one")
+        check_text(name, "header")
+        if isinstance(value, str):
+            check_text(value, f"header {name!r} is")
     return headers
 
 
@@ -87,7 +80,7 @@ def key_of(given: object) -> bytes:
     return given
 
 
-def check_limits(least: int, **given: float) -> None:
+def check_limits(least: float, **given: float) -> None:
     """Raise UsageError for an argument that is less than `least`."""
     for name, value in given.items():
         if not value >= least:
@@ -98,7 +91,13 @@ def checked_name(application: object) -> str:
     """Return the name of a program; UsageError unless it is text, and not empty."""
     if not isinstance(application, str) or not application:
         raise UsageError(f"application is {application!r}", fix="name this program")
-    return application
+    return check_text(application, "application")
+
+
+def default_state_dir() -> Path:
+    """Return the folder of counters, spills, and known schema ids."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "headworks" / "producer"
 
 
 def check_partition(partition: int) -> int:

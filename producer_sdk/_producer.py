@@ -13,7 +13,6 @@ Rules:
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +39,7 @@ from producer_sdk._context import (
     check_limits,
     check_partition,
     checked_name,
+    default_state_dir,
     headers_of,
     key_of,
     tracing,
@@ -121,8 +121,10 @@ class Producer:
         when_full = choice(WhenFull, when_full, "when_full")
         check_limits(0, block_ms=block_ms, close_timeout=close_timeout)
         check_limits(1, queue_messages=queue_messages, queue_bytes=queue_bytes)
+        check_limits(1, spill_bytes=spill_bytes)
+        check_limits(0.001, audit_every=audit_every, registry_timeout=registry_timeout)
         self._headers, self._trace = check_headers(headers), tracing()
-        application, folder = checked_name(application), Path(state_dir or _default_state_dir())
+        application, folder = checked_name(application), Path(state_dir or default_state_dir())
         self._brokers = BootstrapServers(bootstrap, zookeeper)
         address = resolve("registry", registry)
         self._ids = EventSchemaIds(address, folder, registry_timeout, auto_register=auto_register)
@@ -393,8 +395,3 @@ def _client_properties(
         # With a spill nothing times out: the broker may be away as long as the disk has room.
         **({"message.timeout.ms": 0} if spills else {}),
     }
-
-
-def _default_state_dir() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "headworks" / "producer"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headworks._cli.doctor.diagnosis import Diagnosis, note, ok, problem
-from producer_sdk._producer import _default_state_dir as default_state_dir
+from producer_sdk._context import default_state_dir
 
 _GIB = 1 << 30
 _LOW_DISK_BYTES = 1 * _GIB

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 
+from headworks._choice import check_text
 from headworks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,8 +43,12 @@ _MOST_GREENLET_METADATA_SECONDS = 0.4  # ... and after many tries
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def _refusals(properties: Mapping[str, Any]) -> Iterator[None]:
     """Turn a property that librdkafka refuses into a UsageError."""
+    for name, value in properties.items():
+        check_text(name, "property")
+        if isinstance(value, str):
+            check_text(value, f"property {name!r} is")
     try:
         yield
     except confluent_kafka.KafkaException as error:
@@ -57,7 +62,7 @@ class KafkaProducer(confluent_kafka.Producer):
     """A librdkafka producer with these properties."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
-        with _refusals():
+        with _refusals(properties):
             super().__init__(dict(properties))
         _of_this_process.add(self)
 
@@ -97,7 +102,7 @@ class KafkaConsumer(confluent_kafka.Consumer):
     """A librdkafka consumer with these properties; it checks CRCs unless they say otherwise."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
-        with _refusals():
+        with _refusals(properties):
             super().__init__({"check.crcs": True, **properties})
         _of_this_process.add(self)
 

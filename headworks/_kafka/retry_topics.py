@@ -17,6 +17,11 @@ _NAME = re.compile(r".+\.(redriven|retry-\d+s)\..+")
 _TIMEOUT_SECONDS = 10.0
 
 
+def is_legal_topic(name: str) -> bool:
+    """Return whether a topic may have a name."""
+    return _LEGAL.fullmatch(name) is not None
+
+
 def redriven_topic(topic: str, group: str) -> str:
     """Return the topic of dead letters of `topic` that return to `group` alone."""
     return _legal(f"{topic}.redriven.{group}", group)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from consumer_sdk import Consumer
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError, UsageError
 from producer_sdk import Producer, event_headers
@@ -56,6 +57,41 @@ def test_what_librdkafka_cannot_take_is_an_error_before_it_is_counted(
             producing(site, headers=headers)
         with pytest.raises(UsageError), event_headers(**headers):
             pass
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"audit_every": 0},
+        {"registry_timeout": 0},
+        {"spill_bytes": 0},
+        {"application": "a\0b"},
+        {"config": {"client.id": "\ud800"}},
+    ],
+)
+def test_a_wrong_option_is_refused_where_it_is_given(
+    tmp_path: Path, option: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError):
+        Producer(**{"application": "test", "state_dir": tmp_path, **option})
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"topics": ["a\ud800b"]},  # it crashed the interpreter, and so did this name of a group
+        {"group": "a\ud800b"},
+        {"group": "a\0b"},
+        {"topics": ["a b"]},
+        {"topics": [], "matching": "("},
+        {"topics": [], "matching": "\ud800"},
+        {"commit_every": float("nan")},
+        {"unreachable_after": -1.0},
+    ],
+)
+def test_a_consumer_refuses_what_librdkafka_cannot_take(option: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        Consumer[Any](**{"topics": ["t"], "group": "g", **option})
 
 
 def test_an_error_of_the_client_leaves_no_message_open(

@@ -9,7 +9,8 @@ Rules:
 - Afterwards every message was handled. A member reads each partition in order from where the last
   commit stands, so only a message that was in hand when its partition went away is handled twice.
 - Half of the members handle several messages at once. What they finished behind a message in hand
-  may also be repeated: each repeated message is behind one that was in hand at the end.
+  may also be repeated: each repeated message is behind one that was in hand when its partition was
+  revoked. The revocations are noted, because the next owner may take long to reach the message.
 """
 
 from __future__ import annotations
@@ -22,14 +23,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from consumer_sdk import Consumer, Consumers, Message, OnPoison
+from consumer_sdk import Consumer, Consumers, Message, OnPoison, Partition
 from consumer_sdk._retry import handler_of
 from consumer_sdk._untyped_events import RecordDict
 from headworks._server import child_process
@@ -41,7 +41,7 @@ _PARTITIONS = 6
 _INTERVAL_SECONDS = 6.0  # `max.poll.interval.ms`; longer where one message takes longer
 _QUICKEST_SECONDS = 0.01
 _CONCURRENCY = 4
-_HAND_OVER_SECONDS = 15.0  # until the next owner has room, which may take one message longer
+_EDGE_SECONDS = 0.1  # in which an ending call and a revocation may pass each other
 _CONFIG = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 300}
 
 
@@ -86,6 +86,8 @@ class Member:
     # The offsets of each partition, in runs: one from each assignment on.
     runs: dict[int, list[list[int]]] = field(default_factory=dict)
     times: list[Handled] = field(default_factory=list)
+    # The end of each revocation in monotonic seconds, by partition.
+    revoked: dict[int, list[float]] = field(default_factory=dict)
     leaving: threading.Event = field(default_factory=threading.Event)
     error: BaseException | None = None
 
@@ -112,6 +114,7 @@ class Member:
                 config={**_CONFIG, "max.poll.interval.ms": int(self._interval * 1000)},
                 commit_every=0.5,
             )
+            self._note_revocations(consumer)
             if self.concurrency > 1:
                 self.app.run(consumer)
                 return
@@ -122,6 +125,18 @@ class Member:
                         self._handle(message)
         except BaseException as error:
             self.error = error
+
+    def _note_revocations(self, consumer: Consumer[dict[str, Any]]) -> None:
+        """Note revocations in the thread that serves them; `on_revoked` would delay them."""
+        membership: Any = consumer._membership
+        take_back = membership._handed_out.take_back
+
+        def noted(gone: set[Partition], *is_busy: Any, is_closing: bool) -> None:
+            take_back(gone, *is_busy, is_closing=is_closing)
+            for partition in gone:
+                self.revoked.setdefault(partition.partition, []).append(time.monotonic())
+
+        membership._handed_out.take_back = noted
 
     @property
     def _interval(self) -> float:
@@ -249,26 +264,34 @@ def _judge(
     ]
     twice = sum(times > 1 for times in seen.values())
     calls = [call for each in members for call in each.times]
-    wrong += _repeated_without_reason(calls, _HAND_OVER_SECONDS + slowest)
+    wrong += [line for each in members for line in _repeated_without_reason(each, calls)]
     longest = max((call.ended - call.began for call in calls if call.ended < math.inf), default=0)
     return Report(count, sum(seen.values()), twice, longest, len(members), seconds, tuple(wrong))
 
 
-def _repeated_without_reason(calls: list[Handled], hand_over: float) -> list[str]:
-    """Return the repeated messages that are not behind one that was in hand when it moved."""
-    by_place: dict[tuple[int, int], list[Handled]] = {}
-    for call in sorted(calls, key=lambda call: call.began):
-        by_place.setdefault((call.partition, call.offset), []).append(call)
-    again = [(first, second) for found in by_place.values() for first, second in pairwise(found)]
-    in_hand = [two for two in again if two[0].ended > two[1].began - hand_over]
-    return [
-        f"partition {second.partition} offset {second.offset} was repeated,"
-        " and nothing before it was in hand"
-        for _, second in again
-        if not any(
-            cause.partition == second.partition
-            and cause.offset <= second.offset
-            and cause.began <= second.began
-            for cause, _ in in_hand
+def _repeated_without_reason(member: Member, calls: list[Handled]) -> list[str]:
+    """Return the messages of a member that were repeated though it could have committed them.
+
+    It could, if everything of its partition up to the message had ended when that was revoked.
+    """
+    begins: dict[tuple[int, int], float] = {}  # of the last call
+    for call in calls:
+        place = call.partition, call.offset
+        begins[place] = max(call.began, begins.get(place, 0.0))
+    wrong = []
+    for call in member.times:
+        end = next((at for at in member.revoked.get(call.partition, ()) if at > call.began), None)
+        if end is None or begins[call.partition, call.offset] < end or call.ended > end:
+            continue
+        in_hand = (
+            before.partition == call.partition
+            and before.offset <= call.offset
+            and before.began < end < before.ended + _EDGE_SECONDS
+            for before in member.times
         )
-    ]
+        if not any(in_hand):
+            wrong.append(
+                f"partition {call.partition} offset {call.offset} was repeated, and nothing before"
+                " it was in hand"
+            )
+    return wrong
