@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import pairwise
 from statistics import median
+from urllib.parse import quote
 
 from headworks._console.sources.audits import AuditSnapshot
 from headworks._console.sources.groups import GroupsSnapshot
@@ -75,10 +77,25 @@ def source_check(state: SourceState, link: str, *, hangs_after: float) -> Health
     return HealthCheck(state.name, CheckLevel.GOOD, "it answers", link)
 
 
-def messages_check(well: bool, sentence: str) -> HealthCheck:
-    """Return whether the messages that are due arrived."""
-    level = CheckLevel.GOOD if well else CheckLevel.BAD
-    return HealthCheck("messages", level, sentence, "/audit")
+@dataclass(frozen=True, slots=True)
+class WorstTopic:
+    """The topic that misses most of what is due, its owner, and its first window that does."""
+
+    topic: str
+    owner: str | None
+    since_ms: int
+
+
+def messages_check(well: bool, sentence: str, worst: WorstTopic | None) -> HealthCheck:
+    """Return whether the messages that are due arrived, and where to look if they did not."""
+    if well:
+        return HealthCheck("messages", CheckLevel.GOOD, sentence, "/audit")
+    if worst is None:
+        return HealthCheck("messages", CheckLevel.BAD, sentence, "/audit")
+    owner = f" (owner {worst.owner})" if worst.owner else ""
+    where = f" The worst topic is {worst.topic}{owner}, since {_utc(worst.since_ms)}."
+    link = f"/audit/{quote(worst.topic, safe='')}/windows"
+    return HealthCheck("messages", CheckLevel.BAD, sentence + where, link)
 
 
 def producers_check(audit: AuditSnapshot | None, can_see: CanSee) -> HealthCheck | None:
@@ -222,6 +239,13 @@ def _names(names: Sequence[str]) -> str:
     more = len(names) - _MAX_NAMES
     verb = "is" if len(names) == 1 else "are"
     return f"{shown}{f' and {more} more' if more > 0 else ''} {verb}"
+
+
+def _utc(milliseconds: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError, OSError):  # beyond the calendar of Python
+        return f"{milliseconds} ms"
 
 
 def _duration(milliseconds: float) -> str:

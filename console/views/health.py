@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from headworks._audit.results import HealthRow
 from headworks._console.sources.audits import AuditSnapshot
 from headworks._console.sources.loads import LoadRun, LoadsSnapshot
 from headworks._console.sources.subjects import SubjectsSnapshot
 from headworks._console.views.checks import (
     HealthCheck,
+    WorstTopic,
     is_well,
     messages_check,
     verdict,
@@ -118,7 +120,8 @@ def health_page(
     states = [state for row in rows for state in row.cells if state is not None]
     sums = JudgedSums.of(states, now_ms, patience)
     sentence = _NOT_READ_YET if audit is None else headline(len(rows), sums, tier)
-    every = [*checks, messages_check(sums.well, sentence)] if rows else list(checks)
+    worst = None if sums.well else _worst(rows, windows, subjects, can_see, now_ms, patience)
+    every = [*checks, messages_check(sums.well, sentence, worst)] if rows else list(checks)
     return HealthPage(
         verdict(every),
         worst_first(every),
@@ -136,6 +139,24 @@ def health_page(
         len(troubles[_MAX_PROBLEMS:]),
         _recent_changes(subjects, loads, can_see),
     )
+
+
+def _worst(
+    rows: Sequence[HealthRow],
+    windows: Sequence[int],
+    subjects: SubjectsSnapshot | None,
+    can_see: CanSee,
+    now_ms: int,
+    patience_ms: int,
+) -> WorstTopic | None:
+    """Return the first topic of `rows` that is not well; they have the worst first."""
+    for row in rows:
+        for start, state in zip(windows, row.cells, strict=True):
+            if state is not None and not JudgedSums.of([state], now_ms, patience_ms).well:
+                subject = subjects.of_topic(row.sum.topic) if subjects else None
+                owner = subject.owner if subject and can_see.subject(subject.subject) else None
+                return WorstTopic(row.sum.topic, owner, start)
+    return None
 
 
 def _problems(audit: AuditSnapshot | None, can_see: CanSee) -> tuple[HealthProblem, ...]:

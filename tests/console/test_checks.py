@@ -201,6 +201,9 @@ def test_a_loss_and_drops_are_red_once_they_are_due_and_waiting_is_not(pipeline:
     )
     assert [one.kind for one in page.troubles] == ["dropped", "lost", "silent"]
     assert is_well(page.checks) is page.well
+    check = next(one for one in page.checks if one.name == "messages")
+    assert check.says == f"{page.sentence} The worst topic is clicks, since 1970-01-07 22:40 UTC."
+    assert check.link == f"/audit/{TOPIC}/windows"
 
 
 def test_late_messages_wait_for_their_load_without_an_alarm(pipeline: Pipeline) -> None:
