@@ -1,10 +1,18 @@
 """Whether a topic's volume is usual: the decision, from the counts of its producers.
 
 The usual volume of a window of ten minutes is the median of the same window in the last five weeks.
-It is corrected by how the last three days and the last three hours differed from it, and also by
-the last three hours alone. So a season or a new timetable is no finding for long. A drop must be
-one from the lower of the two, and a rise one from the higher. A change of daylight saving time
-moves it by an hour, when the day before shows so. The residual of a window is the logarithm of
+Four forecasts follow from it:
+
+- the usual volume itself;
+- the volume a week ago;
+- the usual volume, corrected by how the last three hours differed from it;
+- the usual volume, corrected by how the last three days differed at this time, and then by the
+  last three hours.
+
+So a season or a new timetable is no finding for long. Where the timetable is changing, the four
+disagree. A drop is therefore measured from halfway between their median and the lowest, and a
+rise from halfway between their median and the highest. A change of daylight saving time moves all
+by an hour, when the day before shows so. The residual of a window is the logarithm of
 counted / usual.
 
 A window alone rarely proves a drop by a third. So the residuals are added up (a cumulative sum),
@@ -31,7 +39,7 @@ from headworks._audit_counting import WINDOW_MS
 WEEK_MS = 7 * 86_400_000
 WEEKS = 5
 MIN_WEEKS = 3
-AHEAD_WINDOWS = 8  # windows whose usual volume is known in advance
+AHEAD_WINDOWS = 9  # windows whose usual volume is known in advance
 AHEAD_MS = AHEAD_WINDOWS * WINDOW_MS
 _DAY_WINDOWS, _HOUR_WINDOWS, _WEEK_HOURS = 144, 6, 168
 _DAYS = 3
@@ -39,7 +47,7 @@ _LEVEL_WINDOWS = 18  # three hours
 _SMOOTHED_WINDOWS = _DAYS * _DAY_WINDOWS + 2
 _MIN_USUAL_MESSAGES = 50.0
 _OFFSET = 5.0  # added to counts, so that the logarithm of none is defined
-_UNKNOWN = -1.0
+UNKNOWN = -1.0
 _SHIFTS = (-_HOUR_WINDOWS, 0, _HOUR_WINDOWS)
 _SHIFT_MEMORY = 1 / _DAY_WINDOWS
 _SHIFT_GAIN = 0.8  # another shift must be this much better than none
@@ -49,6 +57,9 @@ _MAX_OVER_LIMIT = 0.35  # of a sum, so that it falls soon after the volume is us
 _MAD_TO_DEVIATION = 1.4826
 _DEFAULT_MAD = 0.06
 _MAX_LEVEL = 0.7
+_CAUTION = 0.5  # of the way from the median of the forecasts to the lowest, or the highest
+_WEEK_AROUND = 3  # windows on each side of the one a week ago
+_LAYOUT = -2.0  # of the packed numbers; an earlier one began with a sum, which is not negative
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +76,9 @@ class TopicVolume:
     """The memory of one topic: about 1,300 numbers. `window` was judged last."""
 
     window: int
-    usual: list[float]  # medians of the windows around the next one, from 8 before to 8 after
+    # Of the windows around the next one, from 9 before to 9 after: the medians, and a week ago.
+    usual: list[float]
+    week_ago: list[float]
     drop: float = 0.0  # the sums
     rise: float = 0.0
     errors: list[float] = field(default_factory=lambda: [0.0] * len(_SHIFTS))  # by shift
@@ -74,26 +87,28 @@ class TopicVolume:
     hour: list[float] = field(default_factory=list)  # deviations of this hour
     mads: list[float] = field(default_factory=list)  # of each hour of five weeks, newest last
 
-    def judge(self, counted: int, usual_ahead: float) -> UnusualVolume | None:
-        """Take the next window's count, and the usual volume of the window AHEAD_WINDOWS of it.
+    def judge(
+        self, counted: int, usual_ahead: float, week_ago_ahead: float
+    ) -> UnusualVolume | None:
+        """Take the next window's count, and what is known of the window AHEAD_WINDOWS of it.
 
-        Return the window if its volume is unusual.
+        That is its usual volume, and its volume a week ago. Return the window if its volume is
+        unusual.
         """
         self.window += WINDOW_MS
         self.usual = [*self.usual[1:], usual_ahead]
+        self.week_ago = [*self.week_ago[1:], week_ago_ahead]
         usual = self._shifted(counted)
         if usual is None:
             self._remember(0.0, 0.0, None)
             self.drop = self.rise = 0.0
             return None
-        least, middle, most = usual
+        shift, least, middle, most = usual
         raw = _residual(counted, middle)
         day = _clamped(self._day())
         level = day + _clamped(median(self.level) if self.level else 0.0)
-        # Some days after a change of the timetable, the last days mislead, and on others they
-        # are all that is known of it. So a volume must be unusual by both.
         recent = _clamped(median(self.raw[-_LEVEL_WINDOWS:]) if self.raw else 0.0)
-        low, high = min(level, recent), max(level, recent)
+        low, high = _cautious(0.0, level, recent, self._week(shift, middle))
         if middle >= _MIN_USUAL_MESSAGES:
             expected = middle * math.exp(low)
             scale = self._mad() * _MAD_TO_DEVIATION
@@ -112,9 +127,12 @@ class TopicVolume:
         self._remember(raw, raw - day, abs(raw - level))
         return UnusualVolume(self.window, counted, expected) if unusual else None
 
-    def _shifted(self, counted: int) -> tuple[float, float, float] | None:
-        """Return the least, the middle, and the most usual volume of this window's neighborhood."""
-        found: list[tuple[float, float, float] | None] = []
+    def _shifted(self, counted: int) -> tuple[int, float, float, float] | None:
+        """Return the least, the middle, and the most usual volume of this window's neighborhood.
+
+        The first number is the shift by a change of daylight saving time, in windows.
+        """
+        found: list[tuple[int, float, float, float] | None] = []
         for n, shift in enumerate(_SHIFTS):
             around = self.usual[AHEAD_WINDOWS + shift - 2 : AHEAD_WINDOWS + shift + 3]
             if min(around) < 0:
@@ -123,10 +141,16 @@ class TopicVolume:
             smooth = [sum(around[i : i + 3]) / 3 for i in range(3)]
             error = abs(_residual(counted, smooth[1]))
             self.errors[n] += _SHIFT_MEMORY * (error - self.errors[n])
-            found.append((min(smooth), smooth[1], max(smooth)))
+            found.append((shift, min(smooth), smooth[1], max(smooth)))
         costs = [e if s else e * _SHIFT_GAIN for e, s in zip(self.errors, _SHIFTS, strict=True)]
         known = [n for n, one in enumerate(found) if one is not None]
         return found[min(known, key=lambda n: costs[n])] if known else None
+
+    def _week(self, shift: int, usual: float) -> float:
+        """Return the residual of this time a week ago, against today's usual volume."""
+        at = AHEAD_WINDOWS + shift
+        around = self.week_ago[at - _WEEK_AROUND : at + _WEEK_AROUND + 1]
+        return _clamped(_residual(sum(around) / len(around), usual)) if min(around) >= 0 else 0.0
 
     def _day(self) -> float:
         """Return the median residual of this time of the day in the last days."""
@@ -158,32 +182,46 @@ class TopicVolume:
             del self.mads[: -(WEEKS * _WEEK_HOURS + 1)]
 
     def pack(self) -> bytes:
-        """Return it as bytes: the lengths of the lists, and all numbers."""
-        lists = (self.usual, self.errors, self.raw, self.level, self.hour, self.mads)
-        head = (self.drop, self.rise, *map(len, lists))
+        """Return it as bytes: the layout, the sums, the lengths of the lists, and all numbers."""
+        lists = (
+            *(self.usual, self.week_ago, self.errors),
+            *(self.raw, self.level, self.hour, self.mads),
+        )
+        head = (_LAYOUT, self.drop, self.rise, *map(len, lists))
         return array("f", chain(head, *lists)).tobytes()
 
     @classmethod
-    def unpack(cls, window: int, packed: bytes) -> Self:
-        """Return what `pack` was given."""
+    def unpack(cls, window: int, packed: bytes) -> Self | None:
+        """Return what was packed; None if an earlier release packed it."""
         numbers = array("f", packed).tolist()
-        drop, rise, *lengths = numbers[:8]
-        lists, at = [], 8
+        layout, drop, rise, *lengths = numbers[:10]
+        if layout != _LAYOUT:
+            return None
+        lists, at = [], 10
         for length in map(int, lengths):
             lists.append(numbers[at : at + length])
             at += length
-        usual, errors, raw, level, hour, mads = lists
-        return cls(window, usual, drop, rise, errors, raw, level, hour, mads)
+        usual, week_ago, errors, raw, level, hour, mads = lists
+        return cls(window, usual, week_ago, drop, rise, errors, raw, level, hour, mads)
 
 
 def usual_of(counts: Sequence[int]) -> float:
     """Return the usual volume of a window by its counts in earlier weeks; -1 if it is unknown."""
-    return float(median(counts)) if len(counts) >= MIN_WEEKS else _UNKNOWN
+    return float(median(counts)) if len(counts) >= MIN_WEEKS else UNKNOWN
 
 
 def weeks_before(window: int) -> Iterable[int]:
     """Return the same window of the weeks before."""
     return range(window - WEEKS * WEEK_MS, window, WEEK_MS)
+
+
+def _cautious(*forecasts: float) -> tuple[float, float]:
+    """Return the forecasts from which a drop and a rise are measured."""
+    middle = median(forecasts)
+    return (
+        middle + _CAUTION * (min(forecasts) - middle),
+        middle + _CAUTION * (max(forecasts) - middle),
+    )
 
 
 def _residual(counted: float, usual: float) -> float:

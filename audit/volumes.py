@@ -23,6 +23,7 @@ from headworks._audit.store.upsert import upsert
 from headworks._audit.volume_bands import (
     AHEAD_MS,
     AHEAD_WINDOWS,
+    UNKNOWN,
     TopicVolume,
     UnusualVolume,
     usual_of,
@@ -50,9 +51,9 @@ def judge_volumes(store: AuditStore, now: int) -> int:
         first = {topic: window_of(sent) for topic, sent in connection.execute(known)}
         if not first:
             return 0
-        restart = last is None or last < due - _HISTORY_MS
-        last = due - _HISTORY_MS if last is None or restart else int(last)
-        stored = {} if restart else _stored(connection, last)
+        recent = last is not None and last >= due - _HISTORY_MS
+        stored = _stored(connection, int(last)) if recent else {}
+        last = int(last) if stored else due - _HISTORY_MS
         volumes = {topic: one for topic, one in stored.items() if topic in first}
         volumes |= _begun(connection, {t: f for t, f in first.items() if t not in volumes}, last)
         ends = range(last + WINDOW_MS, due + 1, WINDOW_MS)[:_MAX_WINDOWS]
@@ -63,8 +64,8 @@ def judge_volumes(store: AuditStore, now: int) -> int:
             weeks = _counts(connection, weeks_before(window + AHEAD_MS))
             found = {}
             for topic, volume in volumes.items():
-                ahead = usual_of([n.get(topic, 0) for w, n in weeks.items() if w >= first[topic]])
-                if (unusual := volume.judge(counts.get(topic, 0), ahead)) is not None:
+                ahead = _weeks_of(topic, weeks, first[topic])
+                if (unusual := volume.judge(counts.get(topic, 0), *ahead)) is not None:
                     found[topic] = unusual
     _save(store, volumes, counts, found)
     return len(ends)
@@ -84,7 +85,8 @@ def unusual_volumes(store: AuditStore, now: int) -> dict[str, UnusualVolume]:
 def _stored(connection: Connection, window: int) -> dict[str, TopicVolume]:
     v = tables.volumes.c
     rows = connection.execute(select(v.topic, v.packed).where(v.window_start == window))
-    return {topic: TopicVolume.unpack(window, packed) for topic, packed in rows}
+    unpacked = ((topic, TopicVolume.unpack(window, packed)) for topic, packed in rows)
+    return {topic: volume for topic, volume in unpacked if volume is not None}
 
 
 def _begun(connection: Connection, first: Mapping[str, int], last: int) -> dict[str, TopicVolume]:
@@ -92,13 +94,22 @@ def _begun(connection: Connection, first: Mapping[str, int], last: int) -> dict[
     if not first:
         return {}
     around = range(last - AHEAD_MS, last + AHEAD_MS + 1, WINDOW_MS)
-    usual: dict[str, list[float]] = {topic: [] for topic in first}
+    known: dict[str, list[tuple[float, float]]] = {topic: [] for topic in first}
     for window in around:
         weeks = _counts(connection, weeks_before(window))
         for topic, begun in first.items():
-            usual[topic].append(usual_of([n.get(topic, 0) for w, n in weeks.items() if w >= begun]))
+            known[topic].append(_weeks_of(topic, weeks, begun))
     assert len(around) == 2 * AHEAD_WINDOWS + 1
-    return {topic: TopicVolume(last, known) for topic, known in usual.items()}
+    return {
+        topic: TopicVolume(last, [usual for usual, _ in some], [ago for _, ago in some])
+        for topic, some in known.items()
+    }
+
+
+def _weeks_of(topic: str, weeks: Mapping[int, _Counts], begun: int) -> tuple[float, float]:
+    """Return the usual volume of a window, and its volume a week ago; -1 if one is unknown."""
+    counts = [n.get(topic, 0) for start, n in weeks.items() if start >= begun]
+    return usual_of(counts), float(counts[-1]) if counts else UNKNOWN
 
 
 def _counts(connection: Connection, windows: Iterable[int]) -> dict[int, _Counts]:
@@ -136,5 +147,5 @@ def _save(
             some = rows[at : at + _CHUNK_TOPICS]
             upsert(connection, tables.volumes, some, replaced=replaced)
         newest = max((one.window for one in volumes.values()), default=0)
-        old = delete(tables.volumes).where(tables.volumes.c.window_start < newest)
+        old = delete(tables.volumes).where(tables.volumes.c.window_start != newest)
         connection.execute(old)

@@ -10,7 +10,7 @@ from sqlalchemy import insert
 from bench.frame import Bench
 from headworks._audit.store import AuditStore, tables
 from headworks._audit.store.tables import COUNTED
-from headworks._audit.volume_bands import AHEAD_MS, WEEK_MS, WEEKS, TopicVolume
+from headworks._audit.volume_bands import AHEAD_MS, AHEAD_WINDOWS, WEEK_MS, WEEKS, TopicVolume
 from headworks._audit.volumes import judge_volumes
 from headworks._audit_counting import WINDOW_MS
 
@@ -50,7 +50,8 @@ def _store(bench: Bench, rounds: int) -> AuditStore:
             connection.execute(insert(tables.windows), rows)
         last = _NOW - WINDOW_MS
         some = [chance.random() for _ in range(840)]
-        memory = TopicVolume(last, [1_000.0] * 17, raw=some[:434], level=some[:18], mads=some)
+        around = [1_000.0] * (2 * AHEAD_WINDOWS + 1)
+        memory = TopicVolume(last, around, around, raw=some[:434], level=some[:18], mads=some)
         row = {"window_start": last, "counted": 0, "usual": 0, "unusual": 0}
         packed = {**row, "packed": memory.pack()}
         connection.execute(insert(tables.volumes), [{**packed, "topic": name} for name in names])

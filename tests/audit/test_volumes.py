@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, insert, select, update
 
 from headworks._audit.findings import findings
 from headworks._audit.store import AuditStore, tables
@@ -97,18 +98,37 @@ def test_a_pause_of_days_starts_over_and_a_short_one_is_caught_up(store: AuditSt
 
 
 def test_what_is_packed_is_what_it_was() -> None:
-    one = TopicVolume(0, [1.0] * 17, 0.5, 0.25, [1.0, 2.0, 3.0], [0.5], [], [0.25, 0.5], [0.125])
+    one = TopicVolume(
+        *(0, [1.0] * 19, [2.0] * 19, 0.5, 0.25),
+        *([1.0, 2.0, 3.0], [0.5], [], [0.25, 0.5], [0.125]),
+    )
     assert TopicVolume.unpack(0, one.pack()) == one
+
+
+@pytest.mark.seconds
+def test_volumes_that_an_earlier_release_packed_start_over(store: AuditStore) -> None:
+    steady(store, "t", by_day)
+    judge_all(store)
+    earlier = array("f", [0.5, 0.25, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]).tobytes()
+    with store.write() as connection:
+        connection.execute(update(tables.volumes).values(packed=earlier))
+        row = {"topic": "deleted", "window_start": LAST, "packed": earlier}
+        zeros = {"counted": 0, "usual": 0, "unusual": 0}
+        connection.execute(insert(tables.volumes), row | zeros)
+    assert judge_all(store, NOW + WINDOW) == 3 * 144
+    with store.read() as connection:
+        kept = connection.execute(select(tables.volumes.c.topic, tables.volumes.c.window_start))
+        assert kept.all() == [("t", LAST + WINDOW)]
 
 
 def test_a_topic_is_judged_after_three_weeks() -> None:
     assert usual_of([5, 6]) == -1
     assert usual_of([5, 6, 9]) == 6
-    volume = TopicVolume(0, [-1.0] * 17)
-    assert all(volume.judge(n, -1.0) is None for n in (1_000, 0, 1_000))
+    volume = TopicVolume(0, [-1.0] * 19, [-1.0] * 19)
+    assert all(volume.judge(n, -1.0, -1.0) is None for n in (1_000, 0, 1_000))
 
 
 @pytest.mark.seconds
 def test_injected_changes_of_real_flights_are_found() -> None:
-    report = volumes.replay(20_261_123, ("JFK",), days=90, each=12)
+    report = volumes.replay(20_261_123, ("JFK",), days=90, each=12, rounds=1)
     assert not report.wrong, report
