@@ -1,8 +1,10 @@
-"""The console's pages over a large installation: every list, and the pages of one thing.
+"""The console's pages over two large installations: every list, and the pages of one thing.
 
 Broker, registry and reconciler's store are real, with generated state: topics, subjects with
-versions, groups, windows of ten minutes. The time of a page is the client's, so it holds the
-server's whole work. There is no peer that shows the same; the bars are absolute.
+versions, groups, windows of ten minutes. One installation has many topics and a few hours of
+windows. The other has the size of LinkedIn's pipeline: 400 topics, 40,000 schema versions, 1,000
+hosts, and a year of windows. The time of a page is the client's, so it holds the server's whole
+work. There is no peer that shows the same; the bars are absolute.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartiti
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from bench.console import year
 from bench.frame import Bench
 from bench.processes import Usage
 from bench.registry.load import drive, post
@@ -35,25 +38,49 @@ from headworks.registry_client import RegistryClient
 TITLE = "The console: pages over a large installation"
 US = "headworks"
 WINDOWS = 36
-BAR_MS = 200.0
+BAR_MS, YEAR_BAR_MS = 200.0, 300.0
 UNSEEN = 15.0
 _TOGETHER = 50
 LISTS = ("/", "/topics", "/topics?sort=rate", "/schemas", "/groups", "/audit", "/loads")
 
 
+# The pages of one thing, with a window of ten minutes in `{}`.
+ONE = (
+    "/schemas/topic-7-value/versions",
+    "/groups/group-7/lag",
+    "/audit/topic-7/windows",
+    "/topics/topic-7/messages",
+)
+REST = (
+    "/audit/topic-7/windows/{}",
+    "/schemas/topic-7-value/usage",
+    "/schemas?q=topic-39",
+    "/topics/topic-7/charts",
+    "/topics/topic-7/lineage",
+    "/topics/topic-7/dead-letters",
+    "/topics/topic-7/messages/0/0",
+    "/lineage",
+    "/quarantine",
+    "/search?q=topic-39",
+    "/try?subject=topic-7-value",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large the installation is."""
+    """How large the installation is; with `hosts`, the audit has `days` of their counts."""
 
     topics: int
     versions: int
     groups: int
+    hosts: int = 0
+    days: int = 0
 
 
 def run(bench: Bench) -> None:
     """Measure everything."""
     size = Size(100, 500, 50) if bench.quick else Size(1_000, 5_000, 500)
-    with _installation(bench, size) as places:
+    with _installation(bench, bench.folder / "lists", size) as places:
         # Once for the byte code, which an installed package brings along.
         with child_process.start(
             ["console", "start", "--listen", "127.0.0.1:0", *places], env=_compiled(bench.folder)
@@ -61,17 +88,47 @@ def run(bench: Bench) -> None:
             pass
         for _ in bench.rounds(full=3):
             _round(bench, places)
-    worst = [bench.median(f"{path}, p95", US) for path in LISTS]
     bench.bar(
         f"every list page at {size.topics:,} topics, {size.versions:,} versions and "
         f"{size.groups:,} groups, p95",
         at_most=BAR_MS,
-        got=None if None in worst else max(one for one in worst if one is not None),
+        got=_worst(bench, [f"{path}, p95" for path in LISTS]),
         unit="ms",
     )
     bench.bar(
         "first page after the start", at_most=2.0, got=bench.median("first page", US), unit="s"
     )
+    size = Size(40, 400, 20, 100, 7) if bench.quick else Size(400, 40_000, 100, 1_000, 365)
+    with _installation(bench, bench.folder / "year", size) as places:
+        names = _year(bench, places)
+    bench.bar(
+        f"every page at {size.topics:,} topics, {size.versions:,} versions, {size.hosts:,} hosts, "
+        f"and {size.days} days of windows, p95",
+        at_most=YEAR_BAR_MS,
+        got=_worst(bench, names),
+        unit="ms",
+    )
+
+
+def _worst(bench: Bench, names: Sequence[str]) -> float | None:
+    medians = [bench.median(name, US) for name in names]
+    return None if None in medians else max(one for one in medians if one is not None)
+
+
+def _year(bench: Bench, places: Sequence[str]) -> list[str]:
+    """Measure every page. Return the names of the measurements."""
+    names = []
+    start = ["console", "start", "--listen", "127.0.0.1:0", *places]
+    with child_process.start(start, env=_compiled(bench.folder)) as console:
+        _wait_until_known(console.address)
+        window = window_of(int(time.time() * 1000)) - 2 * WINDOW_MS
+        for path in (*LISTS, *ONE, *REST):
+            asked = path.format(window)
+            taken = [_timed(console.address, asked) for _ in range(20 if bench.quick else 40)]
+            names.append(f"a year: {path}, p95")
+            bench.record(names[-1], US, quantiles(taken, n=20)[-1], "ms")
+        bench.record("a year: memory", US, Usage(console.process.pid).now().resident / 1e6, "MB")
+    return names
 
 
 def _compiled(folder: Path) -> dict[str, str]:
@@ -88,8 +145,7 @@ def _round(bench: Bench, places: Sequence[str]) -> None:
         _wait_until_known(console.address)
         bench.record("everything known", US, time.monotonic() - began, "s")
         count = 20 if bench.quick else 100
-        one = ("/schemas/topic-7-value/versions", "/groups/group-7/lag", "/audit/topic-7/windows")
-        for path in (*LISTS, *one, "/topics/topic-7/messages"):
+        for path in (*LISTS, *ONE):
             taken = sorted(_timed(console.address, path) for _ in range(count))
             bench.record(f"{path}, p50", US, taken[len(taken) // 2], "ms")
             bench.record(f"{path}, p95", US, quantiles(taken, n=20)[-1], "ms")
@@ -104,8 +160,8 @@ def _round(bench: Bench, places: Sequence[str]) -> None:
 
 
 @contextmanager
-def _installation(bench: Bench, size: Size) -> Iterator[list[str]]:
-    folder = bench.folder
+def _installation(bench: Bench, folder: Path, size: Size) -> Iterator[list[str]]:
+    folder.mkdir()
     store = f"sqlite:///{folder / 'registry.db'}"
     start_registry = ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
     start_broker = ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(folder)]
@@ -118,7 +174,10 @@ def _installation(bench: Bench, size: Size) -> Iterator[list[str]]:
         bench.say(f"registering {size.versions:,} versions")
         _fill_registry(registry, size)
         bench.say("counting windows")
-        _fill_audit(folder / "audit.db", size)
+        if size.hosts:
+            _fill_year(folder / "audit.db", size, registry)
+        else:
+            _fill_audit(folder / "audit.db", size)
         places = ["--bootstrap", broker.address, "--registry", registry.url]
         places += ["--warehouse", str(folder / "warehouse")]
         yield [*places, "--audit-store", f"sqlite:///{folder / 'audit.db'}"]
@@ -157,6 +216,13 @@ def _fill_registry(registry: child_process.Service, size: Size) -> None:
         for number, one in itertools.product(range(size.topics), range(every))
     )
     drive(registry.address, bodies, connections=4, most=size.topics * every)
+
+
+def _fill_year(file: Path, size: Size, registry: child_process.Service) -> None:
+    client = RegistryClient(registry.url)
+    latest = [client.latest(f"topic-{number}-value") for number in range(size.topics)]
+    ids = [0 if one is None else one.id for one in latest]
+    year.fill(file, year.Year(size.topics, size.hosts, size.days), lambda number: ids[number])
 
 
 def _fill_audit(file: Path, size: Size) -> None:
