@@ -52,9 +52,8 @@ def check_member(
     start: object,
     application: object,
     max_poll_records: object,
-    **times: float | None,
 ) -> None:
-    """Raise UsageError for a wrong group, membership, start, program's name, limit, or time."""
+    """Raise UsageError for a wrong group, membership, start, name of the program, or limit."""
     if not isinstance(group, str) or not group:
         raise UsageError(
             f"group is {group!r}, and every consumer needs the name of its group",
@@ -72,10 +71,13 @@ def check_member(
         raise UsageError(
             f"start is {start!r}", fix="use 'earliest', 'latest', or an aware datetime"
         )
-    for name, seconds in times.items():
-        if seconds is not None and not 0 <= seconds < math.inf:
-            raise UsageError(f"{name} is {seconds!r}", fix="give seconds, or None")
     if not isinstance(max_poll_records, int) or max_poll_records < 1:
         raise UsageError(
             f"max_poll_records is {max_poll_records!r}", fix="give a whole number of at least 1"
         )
+
+
+def check_seconds(name: str, seconds: float | None) -> None:
+    """Raise UsageError for a time that is negative, infinite, or not a number."""
+    if seconds is not None and not 0 <= seconds < math.inf:
+        raise UsageError(f"{name} is {seconds!r}", fix="give seconds, or None")

@@ -143,8 +143,7 @@ class Consumer(LastMessage[T]):
         config: dict[str, Any] | None = None,
     ) -> None:
         check_sources(events, topics, matching, excluding, redriven=redriven)
-        times = {"commit_every": commit_every, "unreachable_after": unreachable_after}
-        check_member(group, membership, start, application, max_poll_records, **times)
+        check_member(group, membership, start, application, max_poll_records)
         policy = choice(OnPoison, on_poison, "on_poison")
         self._brokers = BootstrapServers(bootstrap, zookeeper)
         registry_url = resolve("registry", registry)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from consumer_sdk._arguments import check_seconds
 from consumer_sdk._broker_membership import BrokerMembership
 from consumer_sdk._fetch_buffer import FetchLimits
 from consumer_sdk._membership import OnPartitions, Start
@@ -41,7 +42,8 @@ class GroupConfig:
     config: Mapping[str, Any]  # further properties of librdkafka; they win
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a share group: librdkafka would ignore some of its properties."""
+        """Raise UsageError for a wrong time, and for a share group, which librdkafka ignores."""
+        check_seconds("commit_every", self.commit_every)
         named = [name for name in self.config if name.startswith("share.")]
         if str(self.config.get("group.protocol")).lower() == "share":
             named.append("group.protocol")

@@ -18,6 +18,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 from consumer_sdk._application_thread import ApplicationThread
+from consumer_sdk._arguments import check_seconds
 from headworks._kafka.trouble_log import BrokerTrouble
 from headworks.errors import UnreachableError
 
@@ -34,6 +35,7 @@ class BrokerReachability:
     """
 
     def __init__(self, address: str, config: Mapping[str, Any], after: float | None) -> None:
+        check_seconds("unreachable_after", after)
         self._trouble = BrokerTrouble(address, config, _log)
         self._after = after
         self._config = config

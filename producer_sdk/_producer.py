@@ -137,7 +137,6 @@ class Producer:
             **_client_properties(application, queue_messages, queue_bytes, spills=spills),
             **(config or {}),
         }
-        # The settings of a transport, for the first one and for those of forked children.
         self._config = TransportConfig(
             *(client, folder, application, self._ids, audit_every),
             *(spill_bytes if spills else 0, on_loss),
