@@ -1,7 +1,8 @@
-"""Commits as Iceberg snapshots, by Iceberg's own API, and as pyiceberg and DuckDB read them."""
+"""Commits as Iceberg snapshots, by Iceberg's own API, and as others read them."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,11 +23,12 @@ from tests.hadoop_loader.memory import encoded
 from tests.hadoop_loader.test_decode import same
 from tests.hadoop_loader.test_loading import DAY, V1, V2, Killed, click, killer
 from tests.hadoop_loader.test_views import chain
-from tests.interop import iceberg
+from tests.interop import engines, iceberg
 from tests.interop.published import Published
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(600)]
 
+AS_STORED = "map('ignoreNullFields', 'false', 'timeZone', 'UTC')"
 READERS = {"pyiceberg": iceberg.pyiceberg_rows, "duckdb": iceberg.duckdb_rows}
 
 
@@ -67,19 +69,27 @@ def test_generated_histories_read_as_their_views(
                 data = encoded(versions[step], value_of(versions[step], rng), schema_id)
                 world.log.append(topic, data, step * DAY)
         published.load()
-    views = HiveCatalog(session, "views_files", "views")
+    database = f"views{histories}"  # the session outlives the warehouse
+    views = HiveCatalog(session, f"{database}_files", database)
     views.prepare(tmp_path)
     Load(published.context(catalog=views)).run()  # the metastore was lost: it has all of them now
+    spark41 = engines.spark41_rows(published.url, iceberg.NAMESPACE, [*chains])
     for topic in chains:
         query = "SELECT * EXCEPT (_partition, datepartition), _partition AS _topic_partition"
-        query += f" FROM views.{topic} ORDER BY _offset"
+        query += f" FROM {database}.{topic} ORDER BY _offset"
         view = session.sql(query).toArrow().to_pylist()
+        assert spark41[topic] == view_as_json(session, query)
         table = table_of(published, topic)
         for reader, rows in READERS.items():
             found = rows(table)
             assert [row["_offset"] for row in found] == [*range(12)], (topic, reader)
             for row, wanted in zip(found, view, strict=True):
                 assert same(row, wanted), (topic, reader)
+
+
+def view_as_json(session: Any, query: str) -> list[Any]:
+    rows = session.sql(f"SELECT to_json(struct(*), {AS_STORED}) FROM ({query})").collect()
+    return [json.loads(row[0]) for row in rows]
 
 
 def test_snapshots_name_their_commit_and_a_filter_on_the_event_time_reads_its_day(
