@@ -13,6 +13,7 @@ from tests.interop import maven
 
 _HERE = Path(__file__).parent
 _DEADLINE = 500.0
+Row = dict[str, str | None]
 # What Spark's own launcher opens for it on Java 17.
 _OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio"),
@@ -30,6 +31,32 @@ def spark41_rows(catalog: str, namespace: str, tables: Sequence[str]) -> dict[st
         if tab:
             found.setdefault(table, []).append(json.loads(row))
     return found
+
+
+def hive_rows(folder: Path, statements: Sequence[tuple[str, str]]) -> dict[str, list[Row]]:
+    """Run named statements in a new session of Hive; return the rows of each that succeeded.
+
+    A value is text: bytes as hexadecimal digits, and a nested value as Hive's JSON.
+    """
+    jars = maven.fetch(_HERE.parent / "hive.xml", "hive", "Hive")
+    folder.mkdir()
+    lines = [f"{name}\t{text}\n" for name, text in statements]
+    assert not any("\n" in line[:-1] for line in lines)
+    rows: dict[str, list[Row]] = {}
+    columns: dict[str, list[str]] = {}
+    for line in _printed("HiveRows", jars, [str(folder)], "".join(lines)).splitlines():
+        mark, _, rest = line.partition("\t")
+        if mark != "HiveRows":
+            continue
+        name, kind, text = rest.split("\t")
+        found = json.loads(text)
+        if kind == "columns":
+            columns[name], rows[name] = found, []
+        elif kind == "row":
+            rows[name].append(dict(zip(columns[name], found, strict=True)))
+        else:
+            rows.pop(name, None)
+    return rows
 
 
 def _printed(program: str, jars: Sequence[Path], arguments: Sequence[str], text: str = "") -> str:
