@@ -21,6 +21,8 @@ from hadoop_loader._fetch.row_numbers import (
 from headworks._native import COMPILED, rows
 from tests.tools import needs
 
+pytestmark = pytest.mark.unit
+
 FORMS = [False, *([True] if COMPILED else [])]
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 
