@@ -26,7 +26,8 @@ pytestmark = pytest.mark.e2e
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 SOURCES = {
-    f"headworks/_native/_{name}": name for name in ("decoder", "encoder", "messages", "tally")
+    f"headworks/_native/_{name}": name
+    for name in ("decoder", "encoder", "messages", "rows", "tally")
 }
 
 
