@@ -11,12 +11,15 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
 from headworks._server.child_process import Service
 from headworks.registry_client import RegistryClient
 from tests.pipeline.conftest import Topic
 from tests.pipeline.test_consumer import command
 from tests.producer_sdk.events import visit_schema
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -78,12 +81,26 @@ def test_a_time_an_offset_and_a_key_select_messages(filled: Filled) -> None:
     assert printed(filled.consume("--key", "nobody", "--idle", "0.5")) == []
 
 
+def partition_count(admin: AdminClient, topic: str) -> int:
+    return len(admin.list_topics(topic, timeout=60).topics[topic].partitions)
+
+
 def test_poison_in_another_partition_does_not_end_the_reading_of_one(filled: Filled) -> None:
+    admin = AdminClient({"bootstrap.servers": filled.broker.address})
+    if partition_count(admin, filled.topic) < 3:  # Apache Kafka made one by itself
+        admin.create_partitions([NewPartitions(filled.topic, 3)])[filled.topic].result(60)
+        until(lambda: partition_count(admin, filled.topic) == 3)
     place = printed(filled.consume("--max", "1"))[0]["partition"]
     other = (place + 1) % 3
+    failed: list[object] = []
     producer = confluent_kafka.Producer({"bootstrap.servers": filled.broker.address})
-    producer.produce(filled.topic, b"junk", partition=other)
-    assert producer.flush(60) == 0
+    producer.produce(
+        filled.topic,
+        b"junk",
+        partition=other,
+        on_delivery=lambda error, _: failed.extend([] if error is None else [error]),
+    )
+    assert (producer.flush(60), failed) == (0, [])
     here = printed(filled.consume("--partition", str(place), "--idle", "2"))
     assert [one["offset"] for one in here] == [0, 1, 2]
     done = filled.consume("--partition", str(other), "--max", "1")
