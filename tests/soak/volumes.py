@@ -57,7 +57,7 @@ _UNUSUAL_DAYS = (  # the first and last day of each: holidays with travel, and c
 
 @dataclass
 class TopicReport:
-    """What was seen of one topic in all rounds."""
+    """The findings of one topic in all rounds."""
 
     median: int  # messages in a window
     months: float = 0.0

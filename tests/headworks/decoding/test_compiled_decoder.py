@@ -52,7 +52,7 @@ def decode(made: decoder.ColumnProgram, *datums: bytes) -> Any:
 
 
 def contents(columns: Any, bad: list[int]) -> tuple[Any, list[int]]:
-    """What was decoded, with bytes in place of buffers."""
+    """Return decoded columns, with bytes in place of buffers."""
     found = (
         tuple(one if one is None or isinstance(one, int) else bytes(one) for one in column)
         for column in columns

@@ -60,7 +60,7 @@ def hive_rows(folder: Path, statements: Sequence[tuple[str, str]]) -> dict[str, 
 
 
 def _printed(program: str, jars: Sequence[Path], arguments: Sequence[str], text: str = "") -> str:
-    """What a program of this folder prints."""
+    """Return the output of a program of this folder."""
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
     command = ["java", "-Xmx1g", "-Duser.timezone=UTC", *opened, "-cp", f"{jars[0].parent}/*"]
     with tempfile.TemporaryDirectory() as folder:  # Derby writes a log beside itself
