@@ -35,6 +35,7 @@ T = TypeVar("T")
 _TIMEOUT_SECONDS = 15.0
 _MAX_IN_FLIGHT_CALLS = 100
 _COORDINATOR_PAUSE_SECONDS = 0.2
+_COORDINATOR_SECONDS = 30.0  # a busy cluster that was just started took 11
 # A group's coordinator is chosen or moves, as in a cluster that was just started.
 _COORDINATOR_CHANGES = {
     KafkaError.NOT_COORDINATOR,
@@ -139,12 +140,46 @@ class ClassicGroups:
             confluent_kafka.TopicPartition(*partition, offset)
             for partition, offset in offsets.items()
         ]
-        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        deadline = time.monotonic() + _COORDINATOR_SECONDS
+        self._await_coordinator(name, asked[:1], deadline)
         while (refused := self._refused_offset(name, asked)) is not None:
             if refused.error.code() not in _COORDINATOR_CHANGES or time.monotonic() > deadline:
                 where = f"set group {name} in {refused.topic} partition {refused.partition}"
                 raise self._error(where, KafkaException(refused.error))
             time.sleep(_COORDINATOR_PAUSE_SECONDS)
+
+    def _await_coordinator(
+        self, name: str, some: list[confluent_kafka.TopicPartition], deadline: float
+    ) -> None:
+        """Return when the group has a coordinator; UnreachableError if it gets none.
+
+        librdkafka's administration client asks three times for one, within a second. Without one,
+        its call runs into the timeout, and its end can hang. A consumer asks until there is one.
+        """
+        consumer = confluent_kafka.Consumer(
+            {**client_properties(self._bootstrap), "log_level": 2, "group.id": name}
+        )
+        try:
+            while not self._has_coordinator(name, consumer, some, deadline):
+                time.sleep(_COORDINATOR_PAUSE_SECONDS)
+        finally:
+            consumer.close()
+
+    def _has_coordinator(
+        self,
+        name: str,
+        consumer: confluent_kafka.Consumer,
+        some: list[confluent_kafka.TopicPartition],
+        deadline: float,
+    ) -> bool:
+        try:
+            consumer.committed(some, timeout=max(1.0, deadline - time.monotonic()))
+        except KafkaException as error:
+            changing = error.args[0].code() in _COORDINATOR_CHANGES
+            if not changing or time.monotonic() > deadline:
+                raise self._error(f"find the coordinator of group {name}", error) from None
+            return False
+        return True
 
     def _refused_offset(self, name: str, asked: list[confluent_kafka.TopicPartition]) -> Any:
         """Commit offsets; return the first partition with an error, or None."""
