@@ -21,6 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from headworks._kafka.client_properties import client_properties
+from headworks._kafka.clients import KafkaConsumer
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
 from headworks.groups._model import (
     GroupDescription,
@@ -156,7 +157,7 @@ class ClassicGroups:
         librdkafka's administration client asks three times for one, within a second. Without one,
         its call runs into the timeout, and its end can hang. A consumer asks until there is one.
         """
-        consumer = confluent_kafka.Consumer(
+        consumer = KafkaConsumer(
             {**client_properties(self._bootstrap), "log_level": 2, "group.id": name}
         )
         try:
@@ -168,7 +169,7 @@ class ClassicGroups:
     def _has_coordinator(
         self,
         name: str,
-        consumer: confluent_kafka.Consumer,
+        consumer: KafkaConsumer,
         some: list[confluent_kafka.TopicPartition],
         deadline: float,
     ) -> bool:
