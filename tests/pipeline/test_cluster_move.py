@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
-import io
 import itertools
-import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
-import fastavro
-import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-from hadoop_loader._commit.policy import Policy
-from hadoop_loader._commit.transaction import LoaderContext
 from hadoop_loader._fetch.kafka_log import KafkaLog
 from hadoop_loader._operations import log_tails
-from hadoop_loader._operations.load import Load
-from hadoop_loader._operations.move import Move, MoveReport
 from hadoop_loader._operations.move_groups import MovedGroups
 from headworks._cli.main import command_line
 from headworks._server import child_process
 from headworks._server.child_process import Service
-from headworks._wire import HEADER_SIZE, prefix
 from headworks.errors import FindingsError
 from headworks.groups import Groups, TopicPartition
-from headworks.registry_client import RegistryClient
-from headworks.schema import subject_of
 from tests.interop.in_place import start_in_place
 from tests.mirror.messages import Sent, create, produce
-from tests.soak.fire_loader import loader_context
+from tests.pipeline.moving import PARTITIONS, Pipeline, Traffic
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-PARTITIONS = 3
-SCHEMA: Any = {"type": "record", "name": "Step", "fields": [{"name": "n", "type": "long"}]}
 _numbers = itertools.count()
 
 
@@ -51,121 +36,11 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield running
 
 
-class Traffic(Thread):
-    """Numbered messages for a cluster, until it is sent elsewhere; `sent` has the acknowledged."""
-
-    def __init__(self, topic: str, head: bytes, address: str) -> None:
-        super().__init__(daemon=True)
-        self.sent: set[int] = set()
-        self.left: set[str] = set()  # the clusters to which nothing is under way any more
-        self.address, self._topic, self.head = address, topic, head
-        self._ended = Event()
-
-    def run(self) -> None:
-        for address in iter(lambda: None if self._ended.is_set() else self.address, None):
-            producer = Producer({"bootstrap.servers": address, "linger.ms": 5})
-            while address == self.address and not self._ended.is_set():
-                n = next(_numbers)
-                out = io.BytesIO()
-                fastavro.schemaless_writer(out, SCHEMA, {"n": n})
-                producer.produce(
-                    self._topic, self.head + out.getvalue(), partition=n % PARTITIONS,
-                    on_delivery=self._told(n),
-                )  # fmt: skip
-                producer.poll(0.001)
-            assert producer.flush(60) == 0
-            self.left.add(address)
-
-    def end(self) -> None:
-        self._ended.set()
-        self.join(60)
-
-    def _told(self, n: int) -> Callable[[KafkaError | None, Message], None]:
-        def told(error: KafkaError | None, _: Message) -> None:
-            assert error is None, error
-            self.sent.add(n)
-
-        return told
-
-
-class Pipeline:
-    """A topic on two clusters, its traffic, and its warehouse."""
-
-    def __init__(self, old: Service, new: Service, registry: Service, root: Path) -> None:
-        self.old, self.new, self.root = old.address, new.address, root
-        self._registry = registry.url
-        self.topic = f"moved{next(_numbers)}"
-        for address in (self.old, self.new):
-            create(address, self.topic, PARTITIONS)
-        text = json.dumps(SCHEMA)
-        found = RegistryClient(registry.url).register(subject_of(self.topic), text)
-        self.traffic = Traffic(self.topic, prefix(found.id), self.old)
-        self.traffic.start()
-
-    def context(self, address: str) -> LoaderContext:
-        ready = loader_context(address, self._registry, self.root)
-        return replace(ready, policy=Policy(allow=self.topic))
-
-    def load(self, address: str) -> int:
-        report = Load(self.context(address)).run()
-        assert report.left_out is None
-        return report.rows
-
-    def move(self, start: str | None, groups: str | None = None) -> MoveReport:
-        moved = None if groups is None else MovedGroups(self.old, self.new, groups)
-        old = KafkaLog({"bootstrap.servers": self.old})
-        return Move(self.context(self.new), old, groups=moved).run(start)
-
-    def read(self, address: str, group: str, *, until_n: int | None = None) -> list[int]:
-        """Read as a member of a group: some messages, or (None) all that are there; then leave."""
-        asked = {"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "latest"}
-        consumer = Consumer({**asked, "enable.auto.commit": False, "enable.partition.eof": True})
-        consumer.subscribe([self.topic])
-        found: list[int] = []
-        ended: set[int | None] = set()
-        while len(ended) < PARTITIONS if until_n is None else len(found) < until_n:
-            message = consumer.poll(60)
-            assert message is not None, f"{address} sends nothing"
-            if (error := message.error()) is None:
-                found.append(_number(message))
-                ended.discard(message.partition())
-            else:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                ended.add(message.partition())
-        consumer.commit(asynchronous=False)
-        consumer.close()
-        return found
-
-    def join(self, *groups: str) -> None:
-        """Set groups to the beginning of the old cluster, as consumers that came early have it."""
-        with Groups(self.old) as known:
-            for group in groups:
-                places = [TopicPartition(self.topic, p) for p in range(PARTITIONS)]
-                known.move(group, dict.fromkeys(places, 0))
-
-    def sent(self, more: int) -> None:
-        """Wait until so many more messages are acknowledged."""
-        wanted = len(self.traffic.sent) + more
-        until(lambda: len(self.traffic.sent) >= wanted)
-
-    def loaded(self) -> list[int]:
-        files = sorted((self.root / self.topic).rglob("*.parquet"))
-        columns: list[list[Any]] = [pq.ParquetFile(f).read()["n"].to_pylist() for f in files]
-        return sorted(itertools.chain(*columns))
-
-
-def _number(message: Message) -> int:
-    value = message.value()
-    assert value is not None
-    read: Any = fastavro.schemaless_reader(io.BytesIO(value[HEADER_SIZE:]), SCHEMA, None)
-    return int(read["n"])
-
-
 @pytest.fixture
 def pipeline(
     broker: Service, other: Service, registry: Service, tmp_path: Path
 ) -> Iterator[Pipeline]:
-    made = Pipeline(broker, other, registry, tmp_path / "warehouse")
+    made = Pipeline(broker.address, other.address, registry.url, tmp_path / "warehouse")
     yield made
     made.traffic.end()
 
