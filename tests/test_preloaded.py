@@ -52,7 +52,12 @@ def facts(pid: int) -> dict[str, object]:
             if (kind := os.readlink(one).partition(":")[0]) in {"pipe", "socket"}
         ),
         "limits": (folder / "limits").read_text(),
-        "signals": [line for line in (folder / "status").read_text().split("\n") if "Sig" in line],
+        # SigQ counts the signals of all processes of the user.
+        "signals": [
+            line
+            for line in (folder / "status").read_text().split("\n")
+            if line.startswith("Sig") and not line.startswith("SigQ")
+        ],
         "path": environment.get(b"PATH"),
     }
 
