@@ -94,16 +94,23 @@ class HandedOut:
         """Wait a moment for the messages that are handled, and forget the partitions.
 
         `is_busy` returns whether another thread can be handling the current message. A member that
-        is closing waits for none.
+        is closing waits for none. Beside others, the current message is not handled yet, and a
+        wait for it would let handlers begin more messages that their new owner repeats.
         """
         seconds = 0.0 if is_closing else HANDED_BACK_SECONDS
         step, deadline = self._step, time.monotonic() + seconds
         message = step.current
         if message is not None and (message.topic(), message.partition()) in gone:
-            while step.current is message and time.monotonic() < deadline and is_busy():
+            while (
+                self._in_flight is None
+                and step.current is message
+                and time.monotonic() < deadline
+                and is_busy()
+            ):
                 time.sleep(_HANDED_BACK_PAUSE_SECONDS)
             with self._handing:
-                step.current = None
+                if step.current is message:
+                    step.current = None
         if self._in_flight is not None:
             self._in_flight.release(gone, max(0.0, deadline - time.monotonic()))
 
