@@ -11,6 +11,8 @@ Rules:
 - Half of the members handle several messages at once. What they finished behind a message in hand
   may also be repeated: each repeated message is behind one that was in hand when its partition was
   revoked. The revocations are noted, because the next owner may take long to reach the message.
+- A message is in hand from when the consumer gave it out. On a busy machine, the thread that is to
+  handle it may not have begun when one behind it has ended.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from consumer_sdk import Consumer, Consumers, Message, OnPoison, Partition
@@ -66,11 +69,12 @@ class Report:
 
 @dataclass(slots=True)
 class Handled:
-    """One call of a handler, in monotonic seconds; it has not ended at `NEVER`."""
+    """A message that a member was given, in monotonic seconds; its handler may never begin."""
 
     partition: int
     offset: int
-    began: float
+    given: float
+    began: float = math.inf
     ended: float = math.inf
 
 
@@ -86,6 +90,8 @@ class Member:
     # The offsets of each partition, in runs: one from each assignment on.
     runs: dict[int, list[list[int]]] = field(default_factory=dict)
     times: list[Handled] = field(default_factory=list)
+    # The messages that no handler has begun, by partition and offset.
+    waiting: dict[tuple[int, int], Handled] = field(default_factory=dict)
     # The end of each revocation in monotonic seconds, by partition.
     revoked: dict[int, list[float]] = field(default_factory=dict)
     leaving: threading.Event = field(default_factory=threading.Event)
@@ -115,6 +121,7 @@ class Member:
                 commit_every=0.5,
             )
             self._note_revocations(consumer)
+            self._note_hand_overs(consumer)
             if self.concurrency > 1:
                 self.app.run(consumer)
                 return
@@ -138,6 +145,23 @@ class Member:
 
         membership._handed_out.take_back = noted
 
+    def _note_hand_overs(self, consumer: Consumer[dict[str, Any]]) -> None:
+        """Note the messages that a member of several at once gives to its handler."""
+        membership: Any = consumer._membership
+        hand_over = membership.hand_over
+
+        def noted(raw: confluent_kafka.Message) -> None:
+            if membership.step.current is raw:  # else its partition was revoked
+                self._give(raw.partition() or 0, raw.offset() or 0)
+            hand_over(raw)
+
+        membership.hand_over = noted
+
+    def _give(self, partition: int, offset: int) -> None:
+        now = Handled(partition, offset, time.monotonic())
+        self.times.append(now)
+        self.waiting[partition, offset] = now
+
     @property
     def _interval(self) -> float:
         """The seconds after which a member of this kind that does not poll is evicted."""
@@ -145,8 +169,10 @@ class Member:
         return max(_INTERVAL_SECONDS, 1.5 * self.slowest if alone else 0.1 * self.slowest)
 
     def _handle(self, message: Message[dict[str, Any]]) -> None:
-        now = Handled(message.partition, message.offset, time.monotonic())
-        self.times.append(now)
+        if self.concurrency == 1:
+            self._give(message.partition, message.offset)
+        now = self.waiting.pop((message.partition, message.offset))
+        now.began = time.monotonic()
         runs = self.runs.setdefault(message.partition, [])
         if self.concurrency > 1 or not runs or runs[-1][-1] + 1 != message.offset:
             runs.append([message.offset])
@@ -270,18 +296,19 @@ def _repeated_without_reason(member: Member, calls: list[Handled]) -> list[str]:
     """
     begins: dict[tuple[int, int], float] = {}  # of the last call
     for call in calls:
-        place = call.partition, call.offset
-        begins[place] = max(call.began, begins.get(place, 0.0))
+        if call.began < math.inf:
+            place = call.partition, call.offset
+            begins[place] = max(call.began, begins.get(place, 0.0))
+    revoked_at = [(call, _end_of(call, member)) for call in member.times]
     wrong = []
-    for call in member.times:
-        end = next((at for at in member.revoked.get(call.partition, ()) if at > call.began), None)
-        if end is None or begins[call.partition, call.offset] < end or call.ended > end:
+    for call, end in revoked_at:
+        if call.ended > end or end == math.inf or begins[call.partition, call.offset] < end:
             continue
         in_hand = (
             before.partition == call.partition
             and before.offset <= call.offset
-            and before.began < end < before.ended + _EDGE_SECONDS
-            for before in member.times
+            and its_end == end < before.ended + _EDGE_SECONDS
+            for before, its_end in revoked_at
         )
         if not any(in_hand):
             wrong.append(
@@ -289,3 +316,9 @@ def _repeated_without_reason(member: Member, calls: list[Handled]) -> list[str]:
                 " it was in hand"
             )
     return wrong
+
+
+def _end_of(call: Handled, member: Member) -> float:
+    """Return when the partition of a message was revoked after the member was given it."""
+    revoked = member.revoked.get(call.partition, ())
+    return next((end for end in revoked if end > call.given), math.inf)
