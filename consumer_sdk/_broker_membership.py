@@ -25,6 +25,7 @@ from consumer_sdk._application_thread import ApplicationThread
 from consumer_sdk._background_poll import BackgroundPoll
 from consumer_sdk._damage import is_stale
 from consumer_sdk._fetch_buffer import FetchBuffer, FetchLimits
+from consumer_sdk._group_trouble import GroupTrouble
 from consumer_sdk._handed_out import HandedOut
 from consumer_sdk._membership import OnPartitions, Start
 from consumer_sdk._message import Partition
@@ -52,8 +53,7 @@ class BrokerMembership:
         on_assigned: OnPartitions | None,
         on_revoked: OnPartitions | None,
     ) -> None:
-        self._start = start
-        self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._start, self._on_assigned, self._on_revoked = start, on_assigned, on_revoked
         self._fetched = FetchBuffer(limits)
         self._application = ApplicationThread()
         self.step = new_step(self._fetched.messages, self._application.calls, self.put_back)
@@ -82,9 +82,11 @@ class BrokerMembership:
         self._failure: Exception | None = None  # of a background poll, for the application
         self._commits_itself = bool(properties.get("enable.auto.commit"))
         self._max_busy_seconds = int(properties.get(*_MAX_POLL_INTERVAL)) / 1000
-        self.client = KafkaConsumer(properties)
+        self._trouble = GroupTrouble(properties)
+        self.client = KafkaConsumer({**properties, **self._trouble.callbacks})
+        changed = {"on_assign": self._assigned, "on_revoke": self._revoked, "on_lost": self._lost}
         try:
-            self.client.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked)
+            self.client.subscribe(topics, **changed)
         except KafkaException as error:
             raise UsageError(f"librdkafka refuses {topics}: {error.args[0].str()}") from None
         self._poller = BackgroundPoll(self, self._max_busy_seconds)
@@ -181,11 +183,11 @@ class BrokerMembership:
 
     def _return_to_group(self) -> None:
         """Serve what the group wants first: it may have given the partitions to other members."""
-        self.step.is_left = False
         self._is_held = True
         self._hold()
         while events := self.client.consume(1, 0.0):
             self._fetched.messages.extend(events)
+        self.step.is_left = False
 
     def stay(self) -> None:
         """See `Membership`."""
@@ -386,6 +388,12 @@ class BrokerMembership:
             self._application.call(lambda: on_revoked(gone), self._max_busy_seconds)
         self._handed_out.take_back(set(gone), self._is_handling, is_closing=self.closed)
         self._handed_out.store(self.client)
+
+    def _lost(self, consumer: object, partitions: list[TopicPartition]) -> None:
+        """Report partitions that were taken without asking, and forget them."""
+        if partitions and not (self.step.is_left or self.closed):  # the event says why
+            self._trouble.lost(partitions)
+        self._revoked(consumer, partitions)
 
     def _is_handling(self) -> bool:
         """Return whether the application's thread, which is not this one, may handle a message."""

@@ -51,7 +51,7 @@ class _Client:
         self.stored: list[tuple[str, int, int]] = []
         self.sought: list[tuple[str, int, int]] = []
 
-    def subscribe(self, _topics: Any, on_assign: Any, on_revoke: Any) -> None: ...
+    def subscribe(self, _topics: Any, **_callbacks: Any) -> None: ...
 
     def consume(self, most: int, _timeout: float) -> list[Raw]:
         return [self.arriving.popleft() for _ in range(min(most, len(self.arriving)))]
