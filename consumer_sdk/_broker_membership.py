@@ -60,8 +60,8 @@ class BrokerMembership:
         self._application.step = self.step
         self._handed_out = HandedOut(self.step)
         self.hand_over = self._handed_out.hand_over
-        self.begin = self._handed_out.begin
-        self.window = self._handed_out.window
+        self.begin, self.window = self._handed_out.begin, self._handed_out.window
+        self.has_lost = self._handed_out.has_lost
         self.processed = self._handed_out.processed
         # Whether assignments are changes and not whole lists: as by a cooperative assignor, and as
         # by a broker that assigns (KIP-848).

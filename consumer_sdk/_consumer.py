@@ -198,6 +198,8 @@ class Consumer(LastMessage[T]):
                 self._membership.put_back(raw)  # the next poll returns to it
                 raise
             else:
+                if self._membership.has_lost(raw):
+                    continue  # its new owner returns it: decoding may wait for the registry
                 self._last = raw
                 return decoded
 

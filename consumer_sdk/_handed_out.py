@@ -45,6 +45,10 @@ class HandedOut:
                 self._in_flight.add(message)
                 self._step.current = None
 
+    def has_lost(self, message: confluent_kafka.Message) -> bool:
+        """See `Membership`."""
+        return self._step.current is not message
+
     def begin(self, message: confluent_kafka.Message) -> bool:
         """See `Membership`."""
         return self._in_flight is not None and self._in_flight.begin(message)

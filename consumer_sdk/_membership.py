@@ -50,6 +50,9 @@ class Membership(Protocol):
     def stay(self) -> None:
         """Stay in the group though the application asks for no message; call this every second."""
 
+    def has_lost(self, message: confluent_kafka.Message) -> bool:
+        """Return whether the partition of the message that `next` returned last was lost since."""
+
     def put_back(self, message: confluent_kafka.Message) -> None:
         """Return this message again from the following `next`."""
 

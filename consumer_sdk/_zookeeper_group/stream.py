@@ -135,6 +135,10 @@ class ZooKeeperStream:
         if self._handover.changed.is_set() and not self.closed:
             self._apply_handover()
 
+    def has_lost(self, message: confluent_kafka.Message) -> bool:  # noqa: ARG002
+        """See `Membership`; a stream gives up its partitions in the thread that polls."""
+        return False
+
     def put_back(self, message: confluent_kafka.Message) -> None:
         """See `Membership`."""
         if Partition(message.topic() or "", message.partition() or 0) in self._assigned:

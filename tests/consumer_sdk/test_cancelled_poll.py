@@ -14,6 +14,7 @@ from consumer_sdk._application_thread import ApplicationThread
 from consumer_sdk._broker_membership import BrokerMembership
 from consumer_sdk._fetch_buffer import FetchBuffer, FetchLimits
 from consumer_sdk._handed_out import HandedOut
+from consumer_sdk._message import Partition
 
 pytestmark = pytest.mark.unit
 
@@ -21,6 +22,12 @@ pytestmark = pytest.mark.unit
 class _Raw:
     def __init__(self, number: int) -> None:
         self.number = number
+
+    def topic(self) -> str:
+        return "views"
+
+    def partition(self) -> int:
+        return 0
 
     def __len__(self) -> int:
         return 1
@@ -35,12 +42,12 @@ class _Fetches:
     def __init__(self) -> None:
         self.asked, self.may = threading.Event(), threading.Event()
         self.stored: list[int] = []
-        self._left = [_Raw(0)]
+        self.left = [_Raw(0)]
 
     def consume(self, _most: int, timeout: float) -> list[Any]:
         self.asked.set()
         self.may.wait(60)
-        left, self._left = self._left, []
+        left, self.left = self.left, []
         return left
 
     def store_offsets(self, message: Any) -> None:
@@ -53,7 +60,9 @@ def _reading(fetches: _Fetches) -> Any:
     membership.client, membership._fetched = fetches, FetchBuffer(FetchLimits())
     membership._application = ApplicationThread()
     membership.step = consumer._step = membership._application.step
-    membership._handed_out, membership._failure = HandedOut(membership.step), None
+    handed_out = HandedOut(membership.step)
+    membership._handed_out, membership.has_lost = handed_out, handed_out.has_lost
+    membership._failure = None
     membership._is_held, membership.polls = False, 0
     consumer._membership, consumer._audit_tier = membership, None
     decode = lambda raw: f"message {raw.number}"  # noqa: E731
@@ -93,3 +102,21 @@ def test_a_message_comes_again_whatever_its_decoding_raised() -> None:
         consumer.poll(0)
     consumer._decoders.message = decode
     assert consumer.poll(0) == "message 0"
+
+
+def test_a_message_whose_partition_is_lost_while_it_is_decoded_is_not_returned() -> None:
+    """Decoding the first message of a schema waits for the registry."""
+    fetches = _Fetches()
+    fetches.may.set()
+    fetches.left = [_Raw(0), _Raw(1)]
+    consumer = _reading(fetches)
+    decode = consumer._decoders.message
+
+    def lose_first(raw: Any) -> Any:
+        if raw.number == 0:
+            gone = {Partition("views", 0)}
+            consumer._membership._handed_out.take_back(gone, lambda: False, is_closing=False)
+        return decode(raw)
+
+    consumer._decoders.message = lose_first
+    assert consumer.poll(0) == "message 1"
