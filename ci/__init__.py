@@ -2,7 +2,8 @@
 
 - `catalog`: the .avsc files of one tree; `governance`: the level and policy of each subject.
 - `repository`, `baselines`: the baseline of a check, from git history or a live registry.
-- `gate`: the check itself; `lint`: rules for single schemas; `rules`: the ids of both.
+- `gate`: the check itself, and `processes`, on all cores.
+- `lint`: rules for single schemas; `rules`: the ids of both.
 - `impact`, `consumers`: the impact of a change on the table and on the consumers of the topic.
 - `source_map`, `locations`: from a JSON pointer to lines, and findings with their lines.
 - `verdict`: the results, as frozen values; `report`, `formats`: as text, for people and for tools.

@@ -7,9 +7,10 @@ decides on compatibility.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headworks._ci.catalog import SchemaCatalog, SchemaFile, SharedSchemas, belongs
 from headworks._ci.file_history import FileHistories
@@ -17,10 +18,12 @@ from headworks._ci.governance import GovernanceFile, SubjectGovernance
 from headworks._ci.repository import FileChange, Repository
 from headworks.compatibility import Version
 from headworks.errors import RefusedError, SchemaError, UsageError
-from headworks.registry_client import RegistryClient, SubjectVersion
 from headworks.schema import Schema, parse
 from headworks.schema._canonical import canonical_text, is_same
 from headworks.schema._model import Named, named_types
+
+if TYPE_CHECKING:
+    from headworks.registry_client import RegistryClient, SubjectVersion
 
 # Statuses by which a registry refuses the schema itself, and not the client.
 _REFUSAL_STATUSES = (409, 422)
@@ -86,6 +89,8 @@ def open_baseline(
     if kind == "git" and rest:
         return GitBaseline(rest, schemas, governance, shared or SharedSchemas())
     if kind == "registry" and rest:
+        from headworks.registry_client import RegistryClient  # a check against git needs no HTTP
+
         return RegistryBaseline(RegistryClient(rest))
     raise UsageError(
         f"{text!r} is not a baseline",
@@ -121,7 +126,12 @@ class GitBaseline:
         self._roots = inside[0], inside[1]
         self._commit = self._repository.merge_base(self.ref)
         self._shallow = self._repository.is_shallow()
-        self._files_before = FileHistories(self._repository, self._commit)
+        with ThreadPoolExecutor(1) as thread:  # while git reads the log, the files are parsed
+            files_before = thread.submit(FileHistories, self._repository, self._commit)
+            self._read_files()
+            self._files_before = files_before.result()
+
+    def _read_files(self) -> None:
         here = self._texts(self._commit)
         moved = self._moved_here()
         mapped = self._mapped()

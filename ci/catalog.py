@@ -71,8 +71,16 @@ def _text(content: bytes) -> str:
 
 def within(path: str, schemas: Sequence[Path]) -> bool:
     """Return whether the file `path` is one of `schemas`, or below one."""
+    if ".." not in path and any(_is_below(path, wanted.as_posix()) for wanted in schemas):
+        return True  # without a question to the file system
     found = Path(path).resolve()
     return any(wanted == found or wanted in found.parents for wanted in map(Path.resolve, schemas))
+
+
+def _is_below(path: str, folder: str) -> bool:
+    if folder == ".":
+        return not path.startswith("/")
+    return path == folder or path.startswith(f"{folder}/")
 
 
 @dataclass(slots=True)

@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headworks._ci.baselines import Baseline, SubjectHistory, open_baseline
+from headworks._ci.baselines import Baseline, GitBaseline, SubjectHistory, open_baseline
 from headworks._ci.catalog import (
     SchemaCatalog,
     SchemaFile,
@@ -37,9 +37,9 @@ from headworks._ci.governance import (
     no_schema_files,
     read_governance,
 )
-from headworks._ci.impact import impact_of
 from headworks._ci.lint import lint_file
 from headworks._ci.locations import locate, refusal
+from headworks._ci.processes import map_in_forks
 from headworks._ci.rules import CATALOG_RULES
 from headworks._ci.source_map import Region
 from headworks._ci.usage import AskUsage, evidence_of
@@ -120,9 +120,9 @@ def check(
         *(catalog, governance, baselines, consumers.of, tuple(waive), day),
         *(None if usage is None else cache(usage), time.time_ns() // 1_000_000, try_on),
     )
-    verdicts = [
-        _check_file(one, context) for one in catalog.files() if catalog.touches(one.path, paths)
-    ]
+    verdicts = _check_files(
+        [one for one in catalog.files() if catalog.touches(one.path, paths)], context
+    )
     verdicts += _deleted(context, paths)
     if not verdicts:
         raise no_schema_files(paths)
@@ -155,6 +155,24 @@ def check_text(
 def named_subject(text: str, beside: Mapping[str, str]) -> str | None:
     """Return the subject that a schema names itself, before it is a file."""
     return SchemaCatalog({**beside, PROPOSED: text}).file(PROPOSED).subject
+
+
+def _check_files(files: Sequence[SchemaFile], context: _CheckContext) -> list[SubjectVerdict]:
+    """Return the verdicts on files; those that need nothing but git come from all cores.
+
+    Only this process may ask a registry, a broker, or the audit.
+    """
+    here = partial(_check_file, context=context)
+    if not all(isinstance(one, GitBaseline) for one in context.baselines):
+        return [here(one) for one in files]
+    alone = replace(context, usage=None, try_on=None)
+    return map_in_forks(files, partial(_check_alone, context=alone), here)
+
+
+def _check_alone(one: SchemaFile, context: _CheckContext) -> SubjectVerdict | None:
+    """Return the verdict on an unchanged file that has no findings; None for any other file."""
+    verdict = _check_file(one, context)
+    return None if verdict.changed or verdict.reported else verdict
 
 
 def _check_file(one: SchemaFile, context: _CheckContext) -> SubjectVerdict:
@@ -287,6 +305,8 @@ def _impact(
     topic = topic_of(subject)
     if topic is None or not isinstance(schema, Record):
         return None
+    from headworks._ci.impact import impact_of  # imports much, and most files have not changed
+
     history = max(histories, key=len, default=())
     return impact_of(topic, schema, history, context.readers_of(topic))
 
@@ -298,12 +318,13 @@ def _notes(one: SchemaFile, baseline: Baseline, history: SubjectHistory | None) 
     count = len(history.versions)
     held = f"{history.governance.level}, policy {history.governance.policy}"
     yield f"compared with {count} version{'s' * (count != 1)} of {baseline.name} ({held})"
-    if history.path is not None and Path(history.path).name != Path(one.path).name:
-        yield f"renamed: the file was {history.path}"
-    elif history.path is not None and not Path(one.path).resolve().as_posix().endswith(
-        history.path
-    ):
-        yield f"moved: the file was {history.path}"
+    was = history.path
+    if was is None or one.path == was:
+        return
+    if Path(was).name != Path(one.path).name:
+        yield f"renamed: the file was {was}"
+    elif not Path(one.path).resolve().as_posix().endswith(was):
+        yield f"moved: the file was {was}"
 
 
 def _deleted(context: _CheckContext, paths: Sequence[Path]) -> Iterator[SubjectVerdict]:

@@ -6,6 +6,7 @@ common cause is a shallow clone in CI.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,6 +41,7 @@ class ObjectReader:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0  # the process that talks to it: a fork starts its own
 
     def texts(self, names: Sequence[str | None]) -> Iterator[str | None]:
         """Yield the texts of objects (an id, or COMMIT:PATH), None for missing ones and None."""
@@ -47,7 +49,9 @@ class ObjectReader:
             yield from self._ask(names[at : at + _MAX_ASKED])
 
     def _ask(self, names: Sequence[str | None]) -> list[str | None]:
-        process = self._process or self._start()
+        process = self._process
+        if process is None or self._owner != os.getpid():
+            process = self._start()
         reading, writing = cast(IO[bytes], process.stdout), cast(IO[bytes], process.stdin)
         # A path with a line end cannot be asked for: its file counts as missing.
         lines = [b"missing" if name is None or "\n" in name else name.encode() for name in names]
@@ -60,6 +64,7 @@ class ObjectReader:
 
     def _start(self) -> subprocess.Popen[bytes]:
         process = self._process = _started(_command(self._root, "cat-file", "--batch"))
+        self._owner = os.getpid()
         weakref.finalize(self, _end, process)
         return process
 

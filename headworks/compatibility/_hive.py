@@ -112,12 +112,16 @@ class _TableEvolution:
             stack.extend(reversed(below))
 
     def _struct(self, path: str, new: Record, old: Record) -> Iterator[Finding]:
-        added = [one for one in new.fields if one.name not in old.by_name]
+        known = old.by_name
+        added = [one for one in new.fields if one.name not in known]
+        names = known.keys() | {one.name for one in added}
         cases: dict[str, str] = {}
-        for one in (*old.fields, *new.fields) if added else ():
+        # Most often, no two names differ in case only.
+        unequal = len(set(map(str.lower, names))) < len(names)
+        for one in (*old.fields, *new.fields) if added and unequal else ():
             folded = one.name.lower()
             other = cases.setdefault(folded, one.name)
-            if other != one.name and one.name not in old.by_name:
+            if other != one.name and one.name not in known:
                 message = f'the columns "{other}" and "{one.name}" differ in case only, and a '
                 message += "Hive table takes them for one"
                 fix = f'give "{one.name}" another name'
@@ -129,9 +133,9 @@ class _TableEvolution:
 
     def _too_long(self, new: Record, old: Record) -> Iterator[Finding]:
         """Problems of columns whose name or type the metastore cannot store."""
-        lengths = TypeLengths()
+        lengths, known = TypeLengths(), old.by_name
         for one in new.fields:
-            was = old.by_name.get(one.name)
+            was = known.get(one.name)
             if was is one:
                 continue
             if was is None and (name := name_problem(one.name)):

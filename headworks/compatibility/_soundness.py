@@ -111,6 +111,8 @@ def default_problem(field: Field) -> str | None:
     """Return why the default of `field` cannot be decoded as its type, or None."""
     if isinstance(field.type, Union) and field.default == []:
         return "Avro Java takes no empty list for a union"
+    if isinstance(field.type, Primitive) and field.type.kind != "bytes":
+        return None  # `_problem` finds nothing in a value that is simple
     return _problem(field)
 
 

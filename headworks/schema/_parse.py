@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import marshal
 import re
+import sys
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import cast
@@ -95,7 +96,7 @@ def decode(text: str) -> Json:
     if not text.strip():
         raise SchemaError("the schema is empty", rule="json")
     try:
-        return cast(Json, json.loads(text, parse_constant=_no_constant, parse_int=integer))
+        return _decode(text)
     except RecursionError:
         raise SchemaError("the schema is nested too deeply", rule="depth") from None
     except ValueError as error:
@@ -104,6 +105,15 @@ def decode(text: str) -> Json:
             return decode(bare)
         fix = f'write "{text}", in quotes' if text in PRIMITIVES else None
         raise SchemaError(f"the schema is not JSON: {error}", rule="json", fix=fix) from None
+
+
+def _decode(text: str) -> Json:
+    if sys.get_int_max_str_digits() == _MAX_DIGITS:
+        try:
+            return cast(Json, _FAST.decode(text))
+        except ValueError:
+            pass  # the other decoder has the better message
+    return cast(Json, json.loads(text, parse_constant=_no_constant, parse_int=integer))
 
 
 def integer(digits: str) -> int:
@@ -117,6 +127,10 @@ def integer(digits: str) -> int:
 
 def _no_constant(name: str) -> Json:
     raise ValueError(f"{name} is not a JSON number")
+
+
+# This decoder lets Python convert integers, which has the same limit unless somebody changed it.
+_FAST = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def without_comments(text: str) -> str:
@@ -238,28 +252,46 @@ class _Parser:
         fields = self._member(value, "fields", at)
         if not isinstance(fields, list):
             raise SchemaError("`fields` must be a list", pointer=f"{at}/fields")
-        record.fields = tuple(
-            self._shared_field(f, space, f"{at}/fields/{i}", depth) for i, f in enumerate(fields)
-        )
-        seen: set[str] = set()
-        for f in record.fields:
-            if f.name in seen:
-                raise SchemaError(
-                    f"field {f.name!r} occurs twice in {name}", pointer=f.pointer, rule="names"
-                )
-            seen.add(f.name)
+        record.fields = self._fields(fields, space, f"{at}/fields", depth)
+        if len({f.name for f in record.fields}) < len(record.fields):
+            raise self._duplicate(record)
         self.open.remove(name)
         return cast(Record, self._define(record, outer))
 
-    def _shared_field(self, value: Json, namespace: str, at: str, depth: int) -> Field:
-        if self.shared is None:
-            return self._field(value, namespace, at, depth)
-        # Version 2 of the format writes equal values as equal bytes: no references to objects.
-        key = (at, marshal.dumps(value, 2))
-        known = self.shared.get(key)
-        if known is not None and (known.validated or not self.strict):
-            return known
-        before = self.touched
+    def _duplicate(self, record: Record) -> SchemaError:
+        """Return the error for the first field whose name an earlier one has."""
+        names = [one.name for one in record.fields]
+        at = next(i for i, name in enumerate(names) if name in names[:i])
+        reason = f"field {names[at]!r} occurs twice in {record.name}"
+        return SchemaError(reason, pointer=record.fields[at].pointer, rule="names")
+
+    def _fields(self, values: list[Json], namespace: str, at: str, depth: int) -> tuple[Field, ...]:
+        shared, strict, packed = self.shared, self.strict, marshal.dumps
+        found: list[Field] = []
+        for i, value in enumerate(values):
+            place = f"{at}/{i}"
+            if shared is None:
+                found.append(self._field(value, namespace, place, depth))
+                continue
+            # Version 2 of the format writes equal values as equal bytes: no references to objects.
+            key = place, packed(value, 2)
+            known = shared.get(key)
+            if known is None or (strict and not known.validated):
+                known = self._shared_field(key, value, namespace, depth, known)
+            found.append(known)
+        return tuple(found)
+
+    def _shared_field(
+        self,
+        key: tuple[str, bytes],
+        value: Json,
+        namespace: str,
+        depth: int,
+        known: Field | None,
+    ) -> Field:
+        """Return the field that is read, or the known one, which this strict text validates."""
+        assert self.shared is not None
+        at, before = key[0], self.touched
         own = self._field(value, namespace, at, depth)
         if known is not None:
             known.validated = True

@@ -203,7 +203,7 @@ def test_any_number_of_files_costs_the_same_git_processes(
     main.git("checkout", "-q", "-B", "later")
     verdict = check(SCHEMAS, MAIN)
     assert all("compared with" in one.notes[0] for one in verdict.subjects)
-    assert started == few
+    assert sorted(started) == sorted(few)  # some of them run at the same time
     assert started.count("log") == started.count("cat-file") == 1
 
 
