@@ -222,14 +222,16 @@ def _add(
     found: Trial, schema_id: int, bad: MessageColumns, reasons: Sequence[str], before: set[int]
 ) -> None:
     """Add the messages that only the proposed schema cannot read."""
+    rows: dict[str, list[int]] = {}
     for at, reason in enumerate(reasons):
-        if at in before:
-            continue
+        if at not in before:
+            rows.setdefault(reason, []).append(at)
+    for reason, failed in rows.items():
         key = (schema_id, reason)
         if key not in found.unreadable and len(found.unreadable) >= _MAX_REASONS:
             key = (schema_id, "further reasons")
         one = found.unreadable.setdefault(key, UnreadableMessages(*key))
-        one.messages += 1
-        if len(one.places) < _MAX_PLACES:
+        one.messages += len(failed)
+        for at in failed[: _MAX_PLACES - len(one.places)]:
             message = bad[at]
             one.places.append(f"{message.partition}:{message.offset}")

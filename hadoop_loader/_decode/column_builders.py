@@ -101,12 +101,17 @@ class ColumnBuilders:
         self.columns = columns  # the table's data columns
         self.nodes, count = nodes_of(columns)
         self.lists: list[list[Any]] = [[] for _ in range(count)]  # values, by node number
+        # The lists of simple columns, and all other columns: `cut` shortens both.
+        self._simple = [self.lists[n.number] for n in self.nodes if isinstance(n, LeafNode)]
+        self._compound = [n for n in self.nodes if not isinstance(n, LeafNode)]
         # By number of a list node: how far its items were counted, (rows, items so far).
         self._counted: dict[int, tuple[int, int]] = {}
 
     def cut(self, rows: int) -> None:
         """Remove everything after the first `rows` rows."""
-        for node in self.nodes:
+        for values in self._simple:
+            del values[rows:]
+        for node in self._compound:
             self._cut(node, rows)
 
     def take(self) -> list[ArrowArray]:

@@ -24,7 +24,7 @@ from hadoop_loader._decode.column_builders import (
     StructNode,
     nodes_of,
 )
-from hadoop_loader._decode.conversions import conversion
+from hadoop_loader._decode.conversions import READER_NAME, conversion
 from hadoop_loader._fetch.row_numbers import Buffer, Numbers, int64s, memory_of
 from hadoop_loader._tables.columns import (
     BINARY,
@@ -80,8 +80,9 @@ class ColumnProgram:
 
     def __init__(self, action: Action, columns: tuple[StructField, ...]) -> None:
         self._nodes, count = nodes_of(columns)  # of the columns
+        nodes, self._failures = _table_of(action, columns, self._nodes)
         self._program = decoder.ColumnProgram(
-            nodes=_nodes_of(action, columns, self._nodes),
+            nodes=nodes,
             columns=tuple(_described(self._nodes, count)),
             tops=tuple(node.number for node in self._nodes),
             seed=secrets.randbits(64),
@@ -89,17 +90,21 @@ class ColumnProgram:
 
     def decode(
         self, data: Buffer, starts: Numbers, ends: Numbers
-    ) -> tuple[list[ArrowArray], list[int]]:
-        """Return the columns of the datums at `starts`..`ends`, and the numbers of the bad ones."""
+    ) -> tuple[list[ArrowArray], list[tuple[int, str | None]]]:
+        """Return the columns of the datums at `starts`..`ends`, and the numbers of the bad ones.
+
+        A bad one has its reason if the two schemas are the cause, and not its bytes.
+        """
         try:
-            buffers, bad = self._program.decode(data, memory_of(starts), memory_of(ends))
+            buffers, bad, nodes = self._program.decode(data, memory_of(starts), memory_of(ends))
         except OverflowError as error:
             raise SchemaError(
                 "the values of one column of one batch take more than 2 GiB",
                 rule="table-size",
                 fix="shorten the default of the field, or keep it as a bytes field of its own",
             ) from error
-        return arrow_arrays(self._nodes, buffers), bad
+        reasons = map(self._failures.get, nodes)
+        return arrow_arrays(self._nodes, buffers), [*zip(bad, reasons, strict=True)]
 
     def peek(self, data: Buffer, starts: Numbers, ends: Numbers) -> Numbers:
         """Return what the last column takes from each datum, without reading what follows it.
@@ -109,15 +114,15 @@ class ColumnProgram:
         return int64s(self._program.peek(data, memory_of(starts), memory_of(ends)))
 
 
-def _nodes_of(
+def _table_of(
     action: Action, columns: tuple[StructField, ...], nodes: tuple[ColumnNode, ...]
-) -> tuple[DecoderNode, ...]:
-    """Return the table of `action` for the nodes of `columns`."""
+) -> tuple[tuple[DecoderNode, ...], dict[int, str]]:
+    """Return the table of `action` for the nodes of `columns`, and the reasons of its failures."""
     table = _ColumnTable()
     top = StructNode(-1, StructColumn(columns), nodes)
     if isinstance(action, (RecordAction, ErrorAction)) or not columns:
-        return table.finish(table.read(action, top))
-    return table.finish(table.read(action, nodes[0]))
+        return table.finish(table.read(action, top)), table.failures
+    return table.finish(table.read(action, nodes[0])), table.failures
 
 
 def _described(nodes: tuple[ColumnNode, ...], count: int) -> list[_Described]:
@@ -150,6 +155,8 @@ def _layout(node: LeafNode) -> str:
 
 class _ColumnTable(DecoderTable[ColumnNode]):
     """The table of a decoder whose values go to columns: a target is a column node."""
+
+    reader_name = READER_NAME
 
     def leaf(self, action: LeafAction, target: ColumnNode) -> int:
         wire = action.writer.kind

@@ -6,9 +6,13 @@ A decimal that is too wide for Hive is text.
 
 from __future__ import annotations
 
+from typing import Final
+
 from headworks._decoding.resolution import LeafAction
 from headworks._hive_types import MAX_DECIMAL_PRECISION
 from headworks.schema import Fixed
+
+READER_NAME: Final = "the latest schema"  # in the reasons of bad datums
 
 
 def conversion(leaf: LeafAction) -> str:

@@ -6,8 +6,8 @@ Rules:
 - There is one ColumnDecoder per (writer, reader) pair, for the life of a task.
 - The compiled decoder reads everything if it was built; otherwise the generated Python does, with
   the same rows.
-- A bad datum costs nothing but itself. Its reason always comes from the generated Python, so it
-  reads the same whichever of them found it.
+- A bad datum costs nothing but itself. If the schemas are the cause, its reason comes from their
+  resolution, and otherwise from the generated Python. So it reads the same whichever found it.
 - Each of them is made when it is first needed.
 """
 
@@ -78,12 +78,13 @@ class ColumnDecoder:
             self._program = ColumnProgram(self._read, self.columns)
         first = pc.add(starts, scalar(self._start)) if self._start else starts
         arrays, bad = self._program.decode(data, first, ends)
-        if not bad:
-            return arrays, []
-        reasons = self._reasons(
-            _pieces(data, *(each.take(of_ints(bad)) for each in (starts, ends)))
-        )
-        return arrays, [(at, reasons.get(i, _NO_REASON)) for i, at in enumerate(bad)]
+        unknown = [at for at, reason in bad if reason is None]
+        found: dict[int, str] = {}
+        if unknown:
+            chosen = of_ints(unknown)
+            reasons = self._reasons(_pieces(data, starts.take(chosen), ends.take(chosen)))
+            found = {at: reasons.get(i, _NO_REASON) for i, at in enumerate(unknown)}
+        return arrays, [(at, found[at] if reason is None else reason) for at, reason in bad]
 
     def _reasons(self, values: list[bytes]) -> dict[int, str]:
         """Return the reasons of bad values, as far as generated Python finds them bad."""

@@ -23,7 +23,7 @@ from hadoop_loader._decode.column_builders import (
     MapNode,
     StructNode,
 )
-from hadoop_loader._decode.conversions import conversion
+from hadoop_loader._decode.conversions import READER_NAME, conversion
 from hadoop_loader._tables.columns import EMPTY_FIELD, StructColumn
 from hadoop_loader._tables.defaults import (
     as_float32,
@@ -144,7 +144,7 @@ class _ColumnSource(DecoderSource[ColumnNode]):
     """The source of a decoder whose values go to columns: a target is a column node."""
 
     empty_items = "z"
-    reader_name = "the latest schema"
+    reader_name = READER_NAME
     block_line = "{} += {}"
 
     def __init__(self) -> None:

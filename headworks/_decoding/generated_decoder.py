@@ -38,6 +38,7 @@ from headworks._decoding.resolution import (
     RecordAction,
     SkipAction,
     WriterUnionAction,
+    unknown_symbol,
 )
 from headworks.schema import Field, Fixed
 
@@ -66,6 +67,7 @@ SCOPE: Final[Mapping[str, Any]] = {
     "after_length": _after_length,
     "read_int": read_int,
     "read_long": read_long,
+    "unknown_symbol": unknown_symbol,
     "ZIGZAG": tuple((n >> 1) ^ -(n & 1) for n in range(128)),
     "float_at": struct.Struct("<f").unpack_from,
     "double_at": struct.Struct("<d").unpack_from,
@@ -207,8 +209,8 @@ class DecoderSource(ABC, Generic[Target]):
             self._line(depth, f"w = {self._constant(action.written)}[v]")
         self._line(depth, f"v = {self._constant(symbols)}[v]")
         if None in symbols:
-            unknown = f"{self.reader_name} has no symbol {{w!r}}, and no default"
-            self._line(depth, f"if v is None: raise BadDatum(f'{unknown}')")
+            unknown = f"unknown_symbol({self.reader_name!r}, w)"
+            self._line(depth, f"if v is None: raise BadDatum({unknown})")
         self.store(target, "v", depth)
 
     def _writer_union(self, action: WriterUnionAction, target: Target, depth: int) -> None:

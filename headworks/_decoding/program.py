@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from headworks._decoding.primitives import takes_nothing
 from headworks._decoding.resolution import (
@@ -30,6 +30,7 @@ from headworks._decoding.resolution import (
     RecursionAction,
     SkipAction,
     WriterUnionAction,
+    unknown_symbol,
 )
 from headworks.errors import SchemaError
 from headworks.schema import (
@@ -65,9 +66,13 @@ class DecoderNode(NamedTuple):
 class DecoderTable(ABC, Generic[Target]):
     """The table of one decoder while it is written; a target is the place of a value."""
 
+    reader_name: ClassVar[str] = "the reader"  # in reasons
+
     def __init__(self) -> None:
         self._nodes: list[DecoderNode] = []
         self._skipped: dict[int, int] = {}  # node of each skipped record, by id
+        # Why a datum that reaches a node is bad; by the node's number in the finished table.
+        self.failures: dict[int, str] = {}
 
     @abstractmethod
     def leaf(self, action: LeafAction, target: Target) -> int:
@@ -103,8 +108,10 @@ class DecoderTable(ABC, Generic[Target]):
             return self.leaf(action, target)
         if isinstance(action, EnumAction):
             return self._union(
-                self._fail() if symbol is None else self.symbol(action.reader, symbol, target)
-                for symbol in action.symbols
+                self._fail(unknown_symbol(self.reader_name, written))
+                if symbol is None
+                else self.symbol(action.reader, symbol, target)
+                for written, symbol in zip(action.written, action.symbols, strict=True)
             )
         if isinstance(action, RecordAction):
             return self.record(action, target)
@@ -121,7 +128,7 @@ class DecoderTable(ABC, Generic[Target]):
         if isinstance(action, RecursionAction):
             return self.recursion(action)
         assert isinstance(action, ErrorAction)
-        return self._fail()
+        return self._fail(action.reason)
 
     def skip(self, schema: Schema) -> int:
         """Return the node that passes over a value of the writer's schema."""
@@ -166,8 +173,10 @@ class DecoderTable(ABC, Generic[Target]):
     def _union(self, branches: Iterable[int]) -> int:
         return self.add(DecoderNode("union", tuple(branches)))
 
-    def _fail(self) -> int:
-        return self.add(DecoderNode("fail"))
+    def _fail(self, reason: str) -> int:
+        at = self.add(DecoderNode("fail"))
+        self.failures[at + 1] = reason  # `finish` puts a node before all others
+        return at
 
 
 def bounded(size: int) -> int:

@@ -144,6 +144,11 @@ _PROMOTIONS = {
 }
 
 
+def unknown_symbol(reader_name: str, symbol: str) -> str:
+    """Return why a datum with a symbol that the reader's enum lacks is bad."""
+    return f"{reader_name} has no symbol {symbol!r}, and no default"
+
+
 def resolve(writer: Schema, reader: Schema) -> Action:
     """Return the action that reads data of `writer` as values of `reader`."""
     return _resolve(writer, reader, frozenset())

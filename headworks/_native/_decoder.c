@@ -6,7 +6,8 @@
  * Rules:
  *
  * - The generated Python defines the result. This file only says whether a datum is good, and gives
- *   the values of the good ones. The reason of a bad datum always comes from the generated Python.
+ *   the values of the good ones. A bad datum that failed at a "fail" node comes with its number;
+ *   the reason of any other one comes from the generated Python.
  * - An event is made whole or declined, and Python then decodes it. An object gets its attributes in
  *   the slots of exactly the class that was resolved. A class that was changed is recognized by its
  *   version tag, and its events are declined.
@@ -111,6 +112,7 @@ struct input {                   /* the rest of one datum */
     int64_t empty;               /* items that took no bytes, so far */
     int depth;
     uint64_t seed;
+    const struct node *failed;   /* the FAIL node that the datum reached, if it did */
 };
 
 /* ---- reading ---- */
@@ -317,6 +319,9 @@ static enum outcome skip_value(struct input *in, const struct node *node)
     case UNION:
     case SKIP_BLOCKS:
         return skip_nested(in, node);
+    case FAIL:
+        in->failed = node;
+        return BAD;
     default:
         return BAD;
     }
@@ -889,10 +894,12 @@ static enum outcome fill_value(struct input *in, const struct node *node)
 
 /* ---- a batch of datums ---- */
 
-static enum outcome fill_row(ColumnProgram *self, const unsigned char *at, const unsigned char *end)
+static enum outcome fill_row(
+    ColumnProgram *self, const unsigned char *at, const unsigned char *end, int32_t *failed)
 {
-    struct input in = {at, end, 0, 0, self->seed};
+    struct input in = {at, end, 0, 0, self->seed, NULL};
     const enum outcome outcome = fill_value(&in, &self->nodes[0]);
+    *failed = in.failed == NULL ? -1 : (int32_t)(in.failed - self->nodes);
     return outcome == READ && in.at != in.end ? BAD : outcome;
 }
 
@@ -907,10 +914,11 @@ static inline void prefetch(const Py_buffer *data, int64_t start, int64_t end)
         __builtin_prefetch(bytes + start);
 }
 
-/* Fill the columns with the datums at `starts`..`ends`, and mark those that are bad. */
+/* Fill the columns with the datums at `starts`..`ends`. Mark those that are bad, with the number of the
+ * FAIL node that they reached, or -1. */
 static enum outcome fill_rows(
     ColumnProgram *self, const Py_buffer *data, const int64_t *starts, const int64_t *ends,
-    Py_ssize_t count, char *bad)
+    Py_ssize_t count, char *bad, int32_t *failed)
 {
     const unsigned char *bytes = data->buf;
     size_t rows = 0;
@@ -918,8 +926,9 @@ static enum outcome fill_rows(
         if (i + AHEAD < count)
             prefetch(data, starts[i + AHEAD], ends[i + AHEAD]);
         const int whole = starts[i] >= 0 && starts[i] <= ends[i] && ends[i] <= data->len;
+        failed[i] = -1;
         const enum outcome outcome
-            = whole ? fill_row(self, bytes + starts[i], bytes + ends[i]) : BAD;
+            = whole ? fill_row(self, bytes + starts[i], bytes + ends[i], &failed[i]) : BAD;
         if (outcome < READ)
             return outcome;
         bad[i] = (char)outcome;
@@ -1072,18 +1081,37 @@ static PyObject *numbers_of(const char *bad, Py_ssize_t count)
     return made;
 }
 
+/* Return the number of the FAIL node of each bad datum, or -1. */
+static PyObject *nodes_of(const char *bad, const int32_t *failed, Py_ssize_t count)
+{
+    PyObject *made = PyList_New(0);
+    for (Py_ssize_t i = 0; made != NULL && i < count; i++) {
+        if (!bad[i])
+            continue;
+        PyObject *number = PyLong_FromLong(failed[i]);
+        if (number == NULL || PyList_Append(made, number) < 0)
+            Py_CLEAR(made);
+        Py_XDECREF(number);
+    }
+    return made;
+}
+
 static PyObject *decode_spans(
     ColumnProgram *self, const Py_buffer *data, const Py_buffer *starts, const Py_buffer *ends)
 {
     const Py_ssize_t count = starts->len / 8;
-    PyObject *columns = NULL, *wrong = NULL, *made = NULL;
+    PyObject *columns = NULL, *wrong = NULL, *nodes = NULL, *made = NULL;
     char *bad = PyMem_Calloc((size_t)count + 1, 1);
-    if (bad == NULL)
+    int32_t *failed = PyMem_Calloc((size_t)count + 1, sizeof(int32_t));
+    if (bad == NULL || failed == NULL) {
+        PyMem_Free(bad);
+        PyMem_Free(failed);
         return PyErr_NoMemory();
+    }
     enum outcome outcome;
     self->busy = 1;
     Py_BEGIN_ALLOW_THREADS
-    outcome = fill_rows(self, data, starts->buf, ends->buf, count, bad);
+    outcome = fill_rows(self, data, starts->buf, ends->buf, count, bad, failed);
     Py_END_ALLOW_THREADS
     if (outcome == NO_MEMORY)
         PyErr_NoMemory();
@@ -1096,10 +1124,14 @@ static PyObject *decode_spans(
     if (columns != NULL)
         wrong = numbers_of(bad, count);
     if (wrong != NULL)
-        made = PyTuple_Pack(2, columns, wrong);
+        nodes = nodes_of(bad, failed, count);
+    if (nodes != NULL)
+        made = PyTuple_Pack(3, columns, wrong, nodes);
     Py_XDECREF(columns);
     Py_XDECREF(wrong);
+    Py_XDECREF(nodes);
     PyMem_Free(bad);
+    PyMem_Free(failed);
     return made;
 }
 
@@ -1498,7 +1530,7 @@ static PyObject *ColumnProgram_peek(ColumnProgram *self, PyObject *given)
 
 static PyMethodDef ColumnProgram_methods[] = {
     {"decode", (PyCFunction)ColumnProgram_decode, METH_VARARGS,
-     "The columns of the datums at (data, starts, ends), and the numbers of the bad ones."},
+     "The columns of the datums at (data, starts, ends), the numbers of the bad ones, and their FAIL nodes."},
     {"check", (PyCFunction)ColumnProgram_check, METH_VARARGS,
      "The numbers of those values at (data, ids, spans) with a schema id that are not one datum."},
     {"peek", (PyCFunction)ColumnProgram_peek, METH_VARARGS,

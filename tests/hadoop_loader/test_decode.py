@@ -225,6 +225,58 @@ def test_a_union_of_several_branches_is_a_struct_of_them() -> None:
     assert [at for at, _ in errors] == [0, 1, 3]
 
 
+ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B", "Ü"]}
+
+
+@needs("extensions")
+@pytest.mark.parametrize(
+    ("writer", "reader", "datum", "reason"),
+    [
+        ("long", "int", b"\x02", "long cannot be read as int"),
+        (["null", "long"], ["null", "int"], b"\x02\x02", "long is no branch of the reader's union"),
+        (["null", "long"], "long", b"\x00", "null cannot be read as long"),
+        (ENUM, {**ENUM, "symbols": ["A"]}, b"\x02", "the latest schema has no symbol 'B'"),
+        (ENUM, {**ENUM, "symbols": ["A"]}, b"\x04", "has no symbol 'Ü'"),
+        (
+            {"type": "array", "items": ["int", "string"]},
+            {"type": "array", "items": "int"},
+            b"\x04\x00\x02\x02\x02a\x00",
+            "string cannot be read as int",
+        ),
+        (
+            {"type": "map", "values": ENUM},
+            {"type": "map", "values": {**ENUM, "symbols": ["B"]}},
+            b"\x02\x02k\x00\x00",
+            "has no symbol 'A'",
+        ),
+    ],
+)
+def test_reasons_that_schemas_give_cost_no_second_reading(
+    writer: Json, reader: Json, datum: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = {"name": "before", "type": "string"}, {"name": "after", "type": "boolean"}
+    pair = [record(before, {"name": "f", "type": one}, after) for one in (writer, reader)]
+    whole = b"\x02x" + datum + b"\x01"
+    # Damage before the place gives another reason than damage behind it.
+    damaged = [b"\x02\xff" + datum + b"\x01", b"\x02x" + datum + b"\x07", whole + b"\0", whole[:1]]
+    _, errors = decode(pair[0], pair[1], [whole, *damaged])
+    assert [at for at, _ in errors] == [0, 1, 2, 3, 4]
+    assert reason in errors[0][1]
+    schemas = [parse(json.dumps(one)) for one in pair]
+    compiled = ColumnDecoder(*schemas, start=0, compiled=COMPILED)
+    monkeypatch.setattr(compiled, "decode", None)  # no generated Python
+    many = MessageColumns.of(FetchedMessage(0, 0, 0, None, whole) for _ in range(3))
+    found = compiled.decode_spans(many.data, many.starts, many.ends)[1]
+    assert found == [(at, errors[0][1]) for at in range(3)]
+
+
+def test_a_field_without_a_default_gives_its_reason() -> None:
+    old = record({"name": "a", "type": "int"})
+    new = record({"name": "a", "type": "int"}, {"name": "b", "type": "int"})
+    found = decode(old, new, [b"\x02", b""])[1]  # of a record that no datum can fill
+    assert found == [(at, "R has no field 'b', and the reader has no default") for at in (0, 1)]
+
+
 def test_hostile_counts_cost_little_time_and_memory() -> None:
     nulls = {"type": "array", "items": {"type": "array", "items": "null"}}
     schema = record({"name": "a", "type": nulls})

@@ -51,7 +51,7 @@ def decode(made: decoder.ColumnProgram, *datums: bytes) -> Any:
     return contents(*found)
 
 
-def contents(columns: Any, bad: list[int]) -> tuple[Any, list[int]]:
+def contents(columns: Any, bad: list[int], _: list[int]) -> tuple[Any, list[int]]:
     """Return decoded columns, with bytes in place of buffers."""
     found = (
         tuple(one if one is None or isinstance(one, int) else bytes(one) for one in column)
@@ -146,6 +146,16 @@ def test_every_cut_of_a_datum_is_bad_and_leaves_nothing() -> None:
     assert columns[1][4] == b"".join(key for key, _ in entries) * 2
 
 
+def test_a_datum_that_must_fail_has_the_node_where_it_did() -> None:
+    branches = (node("fail"), node("list", (4,), 0), node("fail"))
+    nodes = (node("union", (1, 2, 3)), *branches, node("integer", (), 1, 64))
+    made = program(nodes, (("items", (1,)), LONG), (0,))
+    datums = [b"\0", b"\2\0", b"\4\7", b"\6", b"\2\2", b""]
+    ends = array("q", itertools.accumulate(map(len, datums)))
+    _, bad, failed = made.decode(b"".join(datums), array("q", [0, *ends[:-1]]), ends)
+    assert dict(zip(bad, failed, strict=True)) == {0: 1, 2: 3, 3: -1, 4: -1, 5: -1}
+
+
 def test_hostile_counts_are_refused_before_anything_is_allocated() -> None:
     made = program(MAP_NODES, MAP, (0,))
     for count in (1 << 20, (1 << 63) - 1, -1, -(1 << 40), -(1 << 63)):
@@ -170,7 +180,7 @@ def test_what_was_decoded_stays_when_the_program_goes() -> None:
         ends = array("q", itertools.accumulate(len(varint(len(t))) + len(t) for t in texts))
         starts = array("q", [0, *ends[:-1]] if texts else [])
         decoded: Any = made.decode(data, starts, ends)
-        ((column,), bad) = decoded
+        ((column,), bad, _) = decoded
         assert bad == []
         found.append((texts, column))
     del made
@@ -195,7 +205,7 @@ def test_two_threads_do_not_share_a_program() -> None:
         for _ in range(5):
             try:
                 decoded: Any = made.decode(data, starts, ends)
-                [(*_, text)], _ = decoded
+                [(*_, text)], *_ = decoded
                 outcomes.append(len(memoryview(text)))
             except RuntimeError as error:
                 outcomes.append(str(error))
