@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, field
@@ -26,6 +26,7 @@ from typing import Any
 
 from consumer_sdk._attempts import Attempts, StoppedError
 from consumer_sdk._consumer import Consumer
+from consumer_sdk._handler_table import HandlerTable
 from consumer_sdk._held_back import HeldBack
 from consumer_sdk._lanes import Handed, LaneKey, Lanes, lane_of
 from consumer_sdk._loop import POLL_SECONDS
@@ -55,7 +56,7 @@ class Dispatch:
         self,
         consumer: Consumer[Any],
         source: PutOff,
-        handlers: Mapping[type, Handler],
+        handlers: HandlerTable,
         attempts: Attempts,
         stopping: threading.Event,
     ) -> None:
@@ -75,12 +76,13 @@ class Dispatch:
         """Hand out messages until the consumer stops; the handlers are plain functions."""
         with ExitStack() as stack:
             workers = {each: _Workers(self, each, of, stack) for each, of in self._lanes.items()}
+            found = self._handlers.get
             while self._goes_on:
                 if (place := self._held.next_to_go_on()) is not None:
                     self._held.go_on(place)
                 message = self._source.next(self._patience())
                 if message is not None:
-                    handler = self._handlers[type(message.event)]
+                    handler = found(type(message.event)) or self._handlers.other(message)
                     if handler.batch is not None:
                         if (full := self._collect(self._hand_over(handler, message))) is not None:
                             self.handle(full)
@@ -101,13 +103,14 @@ class Dispatch:
         """Do what `run` does in an event loop, with plain and `async` handlers."""
         async with AsyncExitStack() as stack:
             workers = {each: _Tasks(self, each, of) for each, of in self._lanes.items()}
+            found = self._handlers.get
             stack.push_async_callback(_wait_for_all, workers.values())
             while self._goes_on:
                 if (place := self._held.next_to_go_on()) is not None:
                     await in_thread(self._held.go_on, place)
                 message = await self._source.next_async(self._patience())
                 if message is not None:
-                    handler = self._handlers[type(message.event)]
+                    handler = found(type(message.event)) or self._handlers.other(message)
                     if handler.batch is not None:
                         if (full := self._collect(self._hand_over(handler, message))) is not None:
                             await self.handle_async(full)

@@ -26,6 +26,7 @@ from typing import Any, TypeVar, Unpack
 from consumer_sdk._attempts import Attempts, StoppedError, failure_of
 from consumer_sdk._consumer import Consumer
 from consumer_sdk._dispatch import Dispatch
+from consumer_sdk._handler_table import HandlerTable, event_class_of
 from consumer_sdk._loop import POLL_SECONDS
 from consumer_sdk._message import Message
 from consumer_sdk._options import ConsumerOptions
@@ -36,7 +37,6 @@ from consumer_sdk._retrying_consumer import PutOff, RetryingConsumer
 from consumer_sdk._tracing import traced
 from headworks._choice import choice
 from headworks._in_thread import in_thread
-from headworks.codec import event_type
 from headworks.errors import UsageError
 
 T = TypeVar("T")
@@ -52,9 +52,16 @@ class Consumers:
     """
 
     def __init__(self, *, group: str, **options: Unpack[ConsumerOptions]) -> None:
+        for name in options:
+            if name not in ConsumerOptions.__annotations__:
+                raise UsageError(
+                    f"Consumers has no option {name!r}",
+                    fix="give options of Consumer that do not name events: the handlers do. For"
+                    " tombstones, register a handler of Deleted[EventClass]",
+                )
         self._group = group
         self._options = options
-        self._handlers: dict[type, Handler] = {}
+        self._handlers = HandlerTable()
         self._consumer: Consumer[Any] | None = None  # while it runs
         self._last: Consumer[Any] | None = None  # of the run that began last
         self._waiting: PutOff
@@ -70,6 +77,8 @@ class Consumers:
         concurrency: int = 1,
     ) -> Callable[[Callable[[Message[T]], R]], Callable[[Message[T]], R]]:
         """Register the decorated function, plain or `async`, as the handler of an event class.
+
+        The class may be `Deleted[OrderPlaced]`, for the tombstones of that event's topic.
 
         After the last attempt that `retry` gives (default: the only one), `then` decides. STOP
         raises, SKIP counts the message, and DEAD_LETTER writes it to the dead-letter topic. `retry`
@@ -162,25 +171,17 @@ class Consumers:
     @staticmethod
     def _check(cls: type, then: OnPoison) -> OnPoison:
         """Return the policy of a handler; raise for a class that is no event, or a wrong policy."""
-        event_type(cls)
+        event_class_of(cls)
         return choice(OnPoison, then, "then")
 
     def _register(self, cls: type, handler: Handler) -> None:
-        if cls in self._handlers:
-            raise UsageError(
-                f"{cls.__name__} has a handler already", fix="register one for each class"
-            )
-        self._handlers[cls] = handler
+        self._handlers.add(cls, handler)
 
     def _open(self, given: Consumer[Any] | None) -> Consumer[Any]:
         if not self._handlers:
             raise UsageError("there is no handler", fix="register one with @app.on(EventClass)")
         self._stopping.clear()
-        later = {
-            cls: {delay for retry in handler.retries.values() for delay in retry.later}
-            for cls, handler in self._handlers.items()
-        }
-        self._consumer = given or RetryingConsumer(later, self._group, self._options)
+        self._consumer = given or RetryingConsumer(self._handlers, self._group, self._options)
         self._last = self._consumer
         self._waiting = PutOff(self._consumer)
         self._attempts = Attempts(self._stopping, self._waiting.count)
@@ -221,8 +222,9 @@ class Consumers:
         if self._runs_beside:
             self._dispatch(consumer).run()
             return
+        found = self._handlers.get
         for message in self._waiting.messages():
-            handler = self._handlers[type(message.event)]
+            handler = found(type(message.event)) or self._handlers.other(message)
             try:
                 handler.function(message)
             except Exception as error:
@@ -241,12 +243,12 @@ class Consumers:
             await self._dispatch(consumer).run_async()
             return
         waiting = self._waiting
-        buffered = waiting.buffered
+        buffered, found = waiting.buffered, self._handlers.get
         while not consumer._ended:
             message = buffered() or await waiting.next_async(POLL_SECONDS)
             if message is None:
                 continue
-            handler = self._handlers[type(message.event)]
+            handler = found(type(message.event)) or self._handlers.other(message)
             ending = HANDLED
             if handler.is_async:
                 try:

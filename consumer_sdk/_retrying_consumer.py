@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from consumer_sdk._consumer import Consumer
+from consumer_sdk._handler_table import HandlerTable
 from consumer_sdk._loop import POLL_SECONDS
 from consumer_sdk._message import Message, Partition
 from consumer_sdk._options import ConsumerOptions
@@ -21,11 +22,10 @@ from headworks.codec import event_type
 
 
 class RetryingConsumer(Consumer[Any]):
-    """A consumer of these event classes, each with the delays of its retry topics in seconds."""
+    """A consumer of the events that have handlers, and of the retry topics of these."""
 
-    def __init__(
-        self, delays: Mapping[type, set[int]], group: str, options: ConsumerOptions
-    ) -> None:
+    def __init__(self, handlers: HandlerTable, group: str, options: ConsumerOptions) -> None:
+        delays, deleted = handlers.delays(), handlers.deleted_topics()
         topics: dict[str, set[int]] = {}
         for cls, found in delays.items():
             topics[event_type(cls).topic] = topics.get(event_type(cls).topic, set()) | found
@@ -34,7 +34,8 @@ class RetryingConsumer(Consumer[Any]):
             for topic, found in topics.items()
             for delay in sorted(found)
         }
-        super().__init__(list(delays), group=group, **options)
+        super().__init__(list(delays), group=group, tombstones=bool(deleted), **options)
+        self._decoders.deleted_topics = deleted
 
     def _retry_sources(self, redriven: dict[str, str]) -> dict[str, str]:
         return redriven | self.retry_topics

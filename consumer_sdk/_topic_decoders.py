@@ -45,6 +45,7 @@ class TopicDecoders:
         self._registry = RegistryClient(registry)
         self._sources = sources
         self._tombstones = tombstones
+        self.deleted_topics: frozenset[str] | None = None  # whose tombstones are read; None: all
         kinds: dict[str, list[EventType[Any]]] = {}
         for cls in events:
             kinds.setdefault(event_type(cls).topic, []).append(event_type(cls))
@@ -111,7 +112,7 @@ class TopicDecoders:
         """
         topic, value, headers = raw.topic(), raw.value(), raw.headers()
         if value is None:
-            return self.message(raw) if self._tombstones else None
+            return self.message(raw) if self._reads_deleted(topic or "") else None
         found = self._known.get(topic, _NONE).get(value[:HEADER_SIZE])
         if found is None:
             return None
@@ -132,10 +133,15 @@ class TopicDecoders:
             version,
         )
 
+    def _reads_deleted(self, topic: str) -> bool:
+        topics = self.deleted_topics
+        return self._tombstones and (topics is None or self._sources.get(topic, topic) in topics)
+
     def _deleted(self, topic: str, key: bytes | None) -> Deleted[Any]:
-        if not self._tombstones:
+        if not self._reads_deleted(topic):
             raise DecodeError(
                 "it has no value: it is a tombstone, which deletes its key",
-                fix="read tombstones as Deleted, with tombstones=True",
+                fix="read tombstones as Deleted: with tombstones=True, or by a handler of"
+                " Deleted[EventClass]",
             )
         return Deleted(self._classes.get(self._sources.get(topic, topic), dict), key)

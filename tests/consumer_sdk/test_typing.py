@@ -23,7 +23,7 @@ from producer_sdk.testing import RecordingProducer
 pytestmark = pytest.mark.unit
 
 PROGRAM = """
-from consumer_sdk import Consumer, Deleted
+from consumer_sdk import Consumer, Consumers, Deleted, Message
 from consumer_sdk.testing import ReplayingConsumer
 from producer_sdk import Producer
 from producer_sdk.operations._event import LogLine, MetricSample
@@ -38,6 +38,10 @@ reveal_type(Consumer(topics=["a"], group="g"))
 reveal_type(Consumer([LogLine], group="g"))
 reveal_type(Consumer[LogLine | MetricSample]([LogLine, MetricSample], group="g"))
 reveal_type(Consumer([LogLine], group="g", tombstones=True))
+
+@Consumers(group="g").on(Deleted[LogLine])
+def forget(message: Message[Deleted[LogLine]]) -> None:
+    reveal_type(message.event.event_class)
 
 async def work(producer: Producer, consumer: Consumer[LogLine], line: LogLine) -> None:
     async with producer, consumer:
@@ -55,6 +59,7 @@ REVEALED = [
     "Consumer[LogLine]",
     "Consumer[LogLine | MetricSample]",
     "Consumer[LogLine | Deleted[LogLine]]",
+    "type[LogLine]",
 ]
 
 
@@ -75,7 +80,7 @@ def test_a_type_checker_knows_events_and_doubles(tmp_path: Path) -> None:
     assert [line.split('"')[1] for line in notes] == REVEALED, done.stdout
     errors = [line for line in plain.splitlines() if "error:" in line]
     lines = [line.removeprefix(f"{program}:").partition(":")[0] for line in errors]
-    assert lines == ["25", "26", "27", "27"], done.stdout
+    assert lines == ["29", "30", "31", "31"], done.stdout
     assert 'has incompatible type "dict[str, int]"; expected "Event"' in errors[0]
 
 

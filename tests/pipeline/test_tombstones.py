@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk import Consumer, Deleted, PoisonMessageError
+from consumer_sdk import Consumer, Consumers, Deleted, Message, PoisonMessageError
 from headworks._server.child_process import Service
 from headworks.errors import UsageError
 from producer_sdk import Producer
@@ -63,6 +63,60 @@ def test_who_did_not_ask_for_tombstones_stops_with_the_fix(
             read(consumer, 1)
     assert found.value.fix is not None
     assert "tombstones=True" in found.value.fix
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_handler_of_deleted_gets_the_tombstones(
+    filled: Topic, broker: Service, registry: Service, concurrency: int, is_async: bool
+) -> None:
+    group = f"app-{filled.name}"
+    app = Consumers(group=group, bootstrap=broker.address, registry=registry.url)
+    seen: list[object] = []
+
+    def click(message: Message[Any]) -> None:
+        seen.append(message.event.user)
+
+    def deleted(message: Message[Any]) -> None:
+        seen.append(message.event)
+        app.stop()
+
+    async def deleted_async(message: Message[Any]) -> None:
+        deleted(message)
+
+    app.on(filled.v1.Click, concurrency=concurrency)(click)
+    of_clicks: Any = Deleted
+    app.on(of_clicks[filled.v1.Click], concurrency=concurrency)(
+        deleted_async if is_async else deleted
+    )
+    app.run()
+    assert sorted(seen, key=str) == sorted(["ada", Deleted(filled.v1.Click, b"ada")], key=str)
+    assert app.totals["consumed"] == 2
+
+
+def test_without_a_handler_of_deleted_a_tombstone_stops_with_the_fix(
+    filled: Topic, broker: Service, registry: Service
+) -> None:
+    app = Consumers(group=f"no-{filled.name}", bootstrap=broker.address, registry=registry.url)
+    app.on(filled.v1.Click)(lambda message: None)
+    with pytest.raises(PoisonMessageError, match="it is a tombstone") as found:
+        app.run()
+    assert "a handler of Deleted[EventClass]" in (found.value.fix or "")
+
+
+def test_wrong_handlers_of_deleted_are_refused(topic: Topic, broker: Service) -> None:
+    with pytest.raises(UsageError, match="no option 'tombstones'") as found:
+        Consumers(group="g", tombstones=True)  # type: ignore[call-arg]
+    assert "Deleted[EventClass]" in (found.value.fix or "")
+    app = Consumers(group="g", bootstrap=broker.address, registry="http://127.0.0.1:1")
+    deleted: Any = Deleted
+    app.on(deleted[topic.v1.Click])(lambda message: None)
+    with pytest.raises(UsageError, match=r"Deleted\[Click\] has a handler already"):
+        app.on(deleted[topic.v1.Click])(lambda message: None)
+    with pytest.raises(UsageError, match=r"a handler of Deleted\[Click\], and none of Click"):
+        app.run()
+    with pytest.raises(TypeError, match="dict is not a class"):
+        app.on(deleted[dict])(lambda message: None)
 
 
 def test_without_classes_it_is_a_deleted_dict(
