@@ -5,6 +5,7 @@
 - `_resolution`: Avro's schema resolution, equal in verdict to Avro Java 1.12.1.
 - `_soundness`: data loss that Java allows (`strict`).
 - `_hive`: changes that a Hive table on Parquet cannot follow (`warehouse`).
+- `_growth`: versions that only lack fields, which need no walk.
 - `_messages`, `_wording`: the text of findings.
 - `_budget`: the work that one question may cost.
 - `_levels`: the questions, `check_level`, `check_pair`, and `stricter_findings`.

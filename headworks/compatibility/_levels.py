@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from headworks.compatibility._budget import MAX_FINDINGS, Budget
 from headworks.compatibility._finding import Finding, Level, Policy, Version
+from headworks.compatibility._growth import Growth
 from headworks.compatibility._hive import column_problems, table_findings
 from headworks.compatibility._resolution import resolution_findings
 from headworks.compatibility._rules import RULES
@@ -48,9 +49,11 @@ def check_level(
     if not history:
         return column_problems(new)[:MAX_FINDINGS] if has_table else []
     ordered = sorted(history, key=lambda version: version.number, reverse=True)
-    budget = Budget()
+    budget, growth = Budget(), Growth(new)
     found: list[Finding] = []
     for old in ordered if level.transitive else ordered[:1]:
+        if growth.covers(old.schema):
+            continue
         if level.backward:
             sides = Sides(None, old.number, between_versions=True, has_table=has_table)
             _add(found, resolution_findings(new, old.schema, policy, sides, budget))

@@ -230,7 +230,9 @@ class _Resolution:
         feeds: dict[int, Field] = {}
         for mine in reader.fields:
             if mine.shared and not mine.aliases and theirs.get(mine.name) is mine:
-                feeds.setdefault(id(mine), mine)
+                first = feeds.setdefault(id(mine), mine)
+                if self.strict and first is not mine:
+                    reasons.append(messages.field_feeds_two(self.sides, first, mine, mine))
                 continue
             matches = _matches(mine, theirs)
             if len(matches) > 1:

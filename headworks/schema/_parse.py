@@ -282,12 +282,7 @@ class _Parser:
         return tuple(found)
 
     def _shared_field(
-        self,
-        key: tuple[str, bytes],
-        value: Json,
-        namespace: str,
-        depth: int,
-        known: Field | None,
+        self, key: tuple[str, bytes], value: Json, namespace: str, depth: int, known: Field | None
     ) -> Field:
         """Return the field that is read, or the known one, which this strict text validates."""
         assert self.shared is not None
