@@ -51,6 +51,7 @@ class RegistrySubjects:
     def __init__(self, registry: RegistryClient, *, recursive_json: bool = False) -> None:
         self._registry = registry
         self._recursive_json = recursive_json
+        self._lists_numbers = True  # until the registry shows that it cannot
         self._known: dict[str, _Known] = {}  # by subject; of the last call with many topics
 
     def versions(self, topics: Collection[str]) -> dict[str, SchemaLookup]:
@@ -100,8 +101,23 @@ class RegistrySubjects:
             for subject in subjects
             if (known := self._known.get(subject)) and known.latest == _identity(latest[subject])
         }
-        numbers = pool.map(self._numbers, same)
-        return {s: same[s] for s, now in zip(same, numbers, strict=True) if now == same[s].numbers}
+        listed = self._listed_numbers() if len(same) > _MAX_SINGLE_LOOKUPS else None
+        if listed is None:
+            numbers = dict(zip(same, pool.map(self._numbers, same), strict=True))
+        else:
+            numbers = {one: listed.get(latest[one].subject, ()) for one in same}
+        return {s: known for s, known in same.items() if numbers[s] == known.numbers}
+
+    def _listed_numbers(self) -> dict[str, tuple[int, ...]] | None:
+        """Return the numbers of all versions of all subjects; None if there is no such list."""
+        if not self._lists_numbers:
+            return None
+        try:
+            found = self._registry.version_numbers(deleted=True)
+        except RefusedError:
+            found = None
+        self._lists_numbers = found is not None
+        return None if found is None else {one: tuple(each) for one, each in found.items()}
 
     def _numbers(self, subject: str) -> tuple[int, ...]:
         try:

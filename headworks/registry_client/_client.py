@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from urllib.parse import quote
 
 from headworks.compatibility import Finding, Level, Policy
@@ -150,6 +151,20 @@ class RegistryClient:
         path = f"/subjects/{_quoted(subject)}/versions"
         found = self._ask_optional("GET", f"{path}?deleted=true" if deleted else path)
         return [] if found is None else [int(number) for number in found]
+
+    def version_numbers(
+        self, prefix: str = "", *, deleted: bool = False
+    ) -> dict[str, list[int]] | None:
+        """Return the numbers of the live versions of all subjects with a prefix, by subject.
+
+        With `deleted`, also those of soft-deleted versions. The answer is None from a registry that
+        cannot list them, such as Confluent's: it ignores the question and gives names.
+        """
+        query = f"subjectPrefix={_quoted(prefix)}&versions=true"
+        found = self.ask("GET", f"/subjects?{query}{'&deleted=true' if deleted else ''}")
+        if not all(isinstance(one, dict) and "versions" in one for one in found):
+            return None
+        return {str(one["subject"]): [int(number) for number in one["versions"]] for one in found}
 
     def version_of(self, schema_id: int, subject: str) -> int | None:
         """Return the version of `subject` with a schema, even a soft-deleted one, or None."""
@@ -351,13 +366,8 @@ def _quoted(subject: str) -> str:
 
 
 def _schema_body(text: str, references: Sequence[Reference]) -> dict[str, object]:
-    body: dict[str, object] = {"schema": text}
-    if references:
-        body["references"] = [
-            {"name": each.name, "subject": each.subject, "version": each.version}
-            for each in references
-        ]
-    return body
+    more = {"references": [asdict(each) for each in references]} if references else {}
+    return {"schema": text, **more}
 
 
 def _subject_version(found: JsonBody) -> SubjectVersion:

@@ -76,6 +76,13 @@ class RegistryReader:
         with self._store.read() as connection:
             return [str(one) for one in self._subjects(connection, prefix, version_filter)]
 
+    def subjects_with_versions(self, names: Sequence[str], listed: VersionFilter) -> list[Entity]:
+        """Return the version numbers of subjects, ascending, by subject."""
+        with self._store.read() as connection:
+            subjects = [Subject.parse(name) for name in names]
+            found = version_records.numbers_by_subject(connection, subjects, deleted=listed.state)
+            return [{"subject": str(one), "versions": found[one]} for one in subjects]
+
     def every_subject(self) -> list[str]:
         """Return the names of all subjects of all contexts, soft-deleted ones too."""
         return self.subjects(f":{ANY_CONTEXT}:", VersionFilter(deleted=True))

@@ -46,9 +46,12 @@ def list_subjects(
     page: Page,
     permissions: RequestPermissionsOf,
     prefix: Prefix = ":*:",
+    versions: Flag = False,
 ) -> Response:
-    """The names of the subjects."""
-    return answer(page_of(permissions.subjects(dependencies.reader.subjects(prefix, listed)), page))
+    """The names of the subjects; with `versions`, objects that have the version numbers, too."""
+    reader = dependencies.reader
+    names = page_of(permissions.subjects(reader.subjects(prefix, listed)), page)
+    return answer(reader.subjects_with_versions(names, listed) if versions else names)
 
 
 @router.post("/subjects/{subject}", openapi_extra=BODY_OF_SCHEMA)

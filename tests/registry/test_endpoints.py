@@ -144,6 +144,20 @@ READS: list[tuple[str, Expected]] = [
     ("/subjects?subjectPrefix={stem}&deletedOnly=True&deleted=true", names("gone")),
     ("/subjects?subjectPrefix={stem}&deleted_only=true", names("gone")),
     ("/subjects?subjectPrefix={stem}&deleted=nonsense", names("base", "s", "tags", "user")),
+    (
+        "/subjects?subjectPrefix={stem}&versions=true&offset=1&limit=1",
+        lambda body: [sorted(one) for one in body] == [["subject", "versions"]]
+        and body[0]["versions"] == [1, 2],
+    ),
+    (
+        "/subjects?subjectPrefix={stem}&versions=true&deleted=true",
+        lambda body: [one["versions"] for one in body][:3] == [[1], [1], [1, 2, 3]],
+    ),
+    (
+        "/subjects?subjectPrefix={stem}&versions=true&deletedOnly=true",
+        lambda body: [one["versions"] for one in body] == [[1]],
+    ),
+    ("/subjects?subjectPrefix={stem}&versions=true&offset=99", equals([])),
     ("/subjects?limit=x", 422),
     ("/subjects?subjectPrefix=%00", 42208),
     # /subjects/{s}/versions
