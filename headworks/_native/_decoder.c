@@ -1172,7 +1172,7 @@ static enum outcome check_rows(ColumnProgram *self, const struct spans *given, i
             bad[i] = 1;
             continue;
         }
-        struct input in = {bytes + start, bytes + end, 0, MAX_DEPTH - MAX_CHECK_DEPTH, self->seed};
+        struct input in = {bytes + start, bytes + end, 0, MAX_DEPTH - MAX_CHECK_DEPTH, self->seed, NULL};
         const enum outcome outcome = fill_value(&in, &self->nodes[0]);
         if (outcome < READ)
             return outcome;
@@ -1475,7 +1475,7 @@ static enum outcome fill_numbers(
     int64_t number = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         if (starts[i] >= 0 && starts[i] <= ends[i] && ends[i] <= data->len) {
-            struct input in = {bytes + starts[i], bytes + ends[i], 0, 0, self->seed};
+            struct input in = {bytes + starts[i], bytes + ends[i], 0, 0, self->seed, NULL};
             const enum outcome outcome = fill_value(&in, &self->nodes[0]);
             if (outcome < READ)
                 return outcome;
@@ -1789,7 +1789,7 @@ static PyObject *EventProgram_decode(EventProgram *self, PyObject *const *given,
     const Py_ssize_t start = PyLong_CheckExact(given[1]) ? PyLong_AsSsize_t(given[1]) : -1;
     if (PyBytes_CheckExact(given[0]) && start >= 0 && start <= PyBytes_GET_SIZE(given[0])) {
         const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(given[0]);
-        struct input in = {bytes + start, bytes + PyBytes_GET_SIZE(given[0]), 0, 0, 0};
+        struct input in = {bytes + start, bytes + PyBytes_GET_SIZE(given[0]), 0, 0, 0, NULL};
         event = make_value(&in, &self->nodes[0]);
         if (event != NULL && in.at != in.end)
             Py_CLEAR(event);
@@ -1980,7 +1980,7 @@ static enum outcome find_record(
     int64_t size, time, delta;
     if (read_long(in, &size) != READ || size < 1 || (uint64_t)size > left(in))
         return BAD;
-    struct input record = {in->at + 1, in->at + size, 0, 0, 0};  /* after the attributes */
+    struct input record = {in->at + 1, in->at + size, 0, 0, 0, NULL};  /* after the attributes */
     in->at += size;
     if (read_long(&record, &time) != READ || read_long(&record, &delta) != READ
         || find_ends(&record, data, found->key_starts++, found->key_ends++) != READ
@@ -2021,7 +2021,7 @@ static Py_ssize_t records_in(PyObject *batches, Py_ssize_t size)
 static Py_ssize_t find_all(const Py_buffer *data, PyObject *batches, struct records *found)
 {
     struct batch batch;
-    struct input in = {data->buf, data->buf, 0, 0, 0};
+    struct input in = {data->buf, data->buf, 0, 0, 0, NULL};
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(batches); i++) {
         read_batch(PyTuple_GET_ITEM(batches, i), &batch);  /* records_in has read it before */
         in.at = in.end;
@@ -2096,12 +2096,12 @@ static enum outcome skip_headers(struct input *in, const unsigned char *data)
 /* Find the key and the value of every record; records are numbered from 0. */
 static enum outcome find_frames_of(const Py_buffer *data, Py_ssize_t count, int64_t **to)
 {
-    struct input in = {data->buf, (const unsigned char *)data->buf + data->len, 0, 0, 0};
+    struct input in = {data->buf, (const unsigned char *)data->buf + data->len, 0, 0, 0, NULL};
     int64_t size, time, number;
     for (Py_ssize_t i = 0; i < count; i++) {
         if (read_long(&in, &size) != READ || size < 1 || (uint64_t)size > left(&in))
             return BAD;
-        struct input record = {in.at + 1, in.at + size, 0, 0, 0};  /* after the attributes */
+        struct input record = {in.at + 1, in.at + size, 0, 0, 0, NULL};  /* after the attributes */
         in.at += size;
         if (read_long(&record, &time) != READ || read_long(&record, &number) != READ || number != i
             || find_frame(&record, data->buf, to[0] + i, to[1] + 2 * i) != READ
