@@ -263,8 +263,8 @@ def _print_report(report: RedriveReport, group: str, format: Format, *, dry_run:
         print_status(f"{_letters_text(count)} stay: they {reason}")
     if not report.sent:
         print_status(
-            f"no letter {verb}: this redrive, {group}, has sent all others before"
-            " (--name NAME starts another)"
+            f"no letter {verb}: there is none that this redrive, {group}, has not sent before"
+            " (--name NAME starts another, which sends all of them again)"
         )
 
 

@@ -117,6 +117,8 @@ class Attempts:
         if handler.then is OnPoison.SKIP:
             return Ending(SKIPPED)
         times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        if count:
+            times += ", and put off once" if count == 1 else f", and put off {count} times"
         name = type(error).__name__
         return Ending(DEAD, f"{name}: {error} (after {times})", name)
 

@@ -218,6 +218,10 @@ def test_the_commands_list_show_and_send(
     assert said("redrive", *chosen, "--dry-run")["sent"] == {site.topic: 1}
     assert said("redrive", *chosen)["sent"] == {site.topic: 1}
     assert said("redrive", *chosen)["sent"] == {}
+    words = ("dead-letter", "redrive", site.topic, *chosen)
+    again = command(*words, broker=broker, registry=registry)
+    assert "there is none that this redrive, " in again.stderr
+    assert "--name NAME starts another, which sends all of them again" in again.stderr
     assert said("redrive", "--at", place, "--yes")["sent"] == {site.topic: 1}
     missing = run("show", "0:999")
     assert missing.returncode == 2

@@ -351,6 +351,8 @@ def test_a_message_is_put_off_and_the_others_do_not_wait(site: Site, is_async: b
     headers = dict(letter.headers)
     assert headers["headworks.dead-letter.topic"] == site.topic.encode()
     assert headers["headworks.dead-letter.exception"] == b"FlakyError"
+    reason = headers["headworks.dead-letter.reason"]
+    assert reason == b"FlakyError: no luck (after 1 attempt, and put off 2 times)"
     assert not any(name.startswith("headworks.retry.") for name in headers)
 
 
