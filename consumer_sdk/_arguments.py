@@ -46,6 +46,16 @@ def check_sources(
         )
 
 
+def check_group(group: object) -> None:
+    """Raise UsageError for a group without a name."""
+    if not isinstance(group, str) or not group:
+        raise UsageError(
+            f"group is {group!r}, and every consumer needs the name of its group",
+            fix="give a name; if it comes from the environment, set the variable",
+        )
+    check_text(group, "group")
+
+
 def check_member(
     group: object,
     kind: object,
@@ -54,12 +64,7 @@ def check_member(
     max_poll_records: object,
 ) -> None:
     """Raise UsageError for a wrong group, membership, start, name of the program, or limit."""
-    if not isinstance(group, str) or not group:
-        raise UsageError(
-            f"group is {group!r}, and every consumer needs the name of its group",
-            fix="give a name; if it comes from the environment, set the variable",
-        )
-    check_text(group, "group")
+    check_group(group)
     if application is not None and (not isinstance(application, str) or not application):
         raise UsageError(f"application is {application!r}", fix="give a name, or leave it out")
     if kind not in _MEMBERSHIPS:
@@ -77,7 +82,9 @@ def check_member(
         )
 
 
-def check_seconds(name: str, seconds: float | None) -> None:
+def check_seconds(name: str, seconds: object) -> None:
     """Raise UsageError for a time that is negative, infinite, or not a number."""
-    if seconds is not None and not 0 <= seconds < math.inf:
+    if seconds is None:
+        return
+    if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
         raise UsageError(f"{name} is {seconds!r}", fix="give seconds, or None")

@@ -23,6 +23,7 @@ from contextlib import asynccontextmanager, suppress
 from types import FrameType
 from typing import Any, TypeVar, Unpack
 
+from consumer_sdk._arguments import check_group
 from consumer_sdk._attempts import Attempts, StoppedError, failure_of
 from consumer_sdk._consumer import Consumer
 from consumer_sdk._dispatch import Dispatch
@@ -52,6 +53,7 @@ class Consumers:
     """
 
     def __init__(self, *, group: str, **options: Unpack[ConsumerOptions]) -> None:
+        check_group(group)
         for name in options:
             if name not in ConsumerOptions.__annotations__:
                 raise UsageError(

@@ -110,5 +110,14 @@ def handler_of(
     is_async: bool = False,
 ) -> Handler:
     """Return the handler of a function; `retry` is a policy, or one for each exception class."""
-    retries = {Exception: retry} if isinstance(retry, Retry) else dict(retry or {})
+    retries = {Exception: retry} if isinstance(retry, Retry) else retry or {}
+    if not isinstance(retries, Mapping) or not all(_is_policy(*one) for one in retries.items()):
+        raise UsageError(
+            f"retry is {retry!r}", fix="give a Retry, or a dict of them by exception class"
+        )
+    retries = dict(retries)
     return Handler(function, retries, then, concurrency, batch, is_async)
+
+
+def _is_policy(cls: object, policy: object) -> bool:
+    return isinstance(cls, type) and issubclass(cls, Exception) and isinstance(policy, Retry)

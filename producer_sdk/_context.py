@@ -80,10 +80,17 @@ def key_of(given: object) -> bytes:
     return given
 
 
-def check_limits(least: float, **given: float) -> None:
-    """Raise UsageError for an argument that is less than `least`."""
+def checked_classes(events: tuple[type, ...]) -> tuple[type, ...]:
+    """Return a tuple of classes; UsageError for a class in its place."""
+    if isinstance(events, type):
+        raise UsageError(f"events is {events!r}, and not a tuple", fix="use events=(..,)")
+    return events
+
+
+def check_limits(least: float, **given: object) -> None:
+    """Raise UsageError for an argument that is no number, or less than `least`."""
     for name, value in given.items():
-        if not value >= least:
+        if not isinstance(value, int | float) or not value >= least:
             raise UsageError(f"{name} is {value!r}", fix=f"give a number of at least {least}")
 
 

@@ -38,6 +38,7 @@ from producer_sdk._context import (
     check_headers,
     check_limits,
     check_partition,
+    checked_classes,
     checked_name,
     default_state_dir,
     headers_of,
@@ -147,7 +148,7 @@ class Producer:
         self._transport: Transport | None = None  # None before the first send after a fork
         self._closed = False
         try:
-            for cls in events:
+            for cls in checked_classes(events):
                 self._prepare(cls, patient=True)
             self._start()
         except BaseException:

@@ -272,6 +272,11 @@ def test_wrong_registrations_are_refused(site: Site) -> None:
         app.on(dict)
     with pytest.raises(UsageError, match="then is 'retry'"):
         app.on(site.one.Visit, then="retry")  # type: ignore[arg-type]
+    for retry in (5, {"ValueError": Retry()}, {ValueError: 3}, {int: Retry()}):
+        with pytest.raises(UsageError, match="a dict of them by exception class"):
+            app.on(site.one.Visit, retry=retry)(json.dumps)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="group is ''"):
+        Consumers(group="")
     app.on(site.one.Visit)(json.dumps)
     with pytest.raises(UsageError, match="Visit has a handler already"):
         app.on(site.one.Visit)(json.dumps)

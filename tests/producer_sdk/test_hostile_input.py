@@ -65,6 +65,8 @@ def test_what_librdkafka_cannot_take_is_an_error_before_it_is_counted(
         {"audit_every": 0},
         {"registry_timeout": 0},
         {"spill_bytes": 0},
+        {"queue_messages": "5"},
+        {"events": int},
         {"application": "a\0b"},
         {"config": {"client.id": "\ud800"}},
     ],
@@ -87,6 +89,7 @@ def test_a_wrong_option_is_refused_where_it_is_given(
         {"topics": [], "matching": "\ud800"},
         {"commit_every": float("nan")},
         {"unreachable_after": -1.0},
+        {"unreachable_after": "60"},
     ],
 )
 def test_a_consumer_refuses_what_librdkafka_cannot_take(option: dict[str, Any]) -> None:
