@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from headworks._system_calls import PROC
+
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -61,7 +63,7 @@ def _cores() -> int:
 
 def _may_fork() -> bool:
     """Return whether no other thread may hold a lock, also not one of a C library."""
-    return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1
+    return sys.platform == "linux" and len(os.listdir(PROC / "self/task")) == 1
 
 
 class _Chunks:
