@@ -3,7 +3,8 @@
 Rules:
 
 - It only reads, in one snapshot, and a store that others use may be checked.
-- A store that is as sealed is good. Servers check every row nevertheless.
+- A store that is as sealed is good. Servers check every row nevertheless, unless the store is so
+  large that it would keep them from their work for minutes.
 - A store that no release with checksums has opened is checked by its trees alone.
 - The end of a write-ahead log that was not flushed is no damage. It looks like damage to the last
   transaction, so that is reported, and the log is kept beside the store.
@@ -21,7 +22,7 @@ from enum import Enum
 from pathlib import Path
 
 from headworks._server.checked_sqlite import row_checksums
-from headworks._server.checked_sqlite.sealed_pages import is_as_sealed, page_sums, seal
+from headworks._server.checked_sqlite.sealed_pages import is_as_sealed, is_large, page_sums, seal
 from headworks._server.checked_sqlite.write_ahead_log import WriteAheadLog, log_path, read_log
 from headworks.errors import CorruptError
 
@@ -36,7 +37,7 @@ class Checked(Enum):
     """How a store is checked, and whether it has a seal."""
 
     WHOLE = "each row"
-    AND_SEALED = "each row, and the good store is sealed"
+    AND_SEALED = "each row, and the good store is sealed; a large one by its seal"
     BY_SEAL = "each page by the seal, and each row if a page is not as sealed"
 
 
@@ -48,6 +49,8 @@ def check(path: Path, fix: str, *, flushes: bool = True, checked: Checked = Chec
     """
     if not path.exists():
         return
+    if checked is Checked.AND_SEALED and is_large(path.stat().st_size):
+        checked = Checked.BY_SEAL
     damage = _damage(path, _check_log(path, fix, flushes=flushes), checked)
     if damage:
         more = f", and {len(damage) - _MAX_NAMED} more" if len(damage) > _MAX_NAMED else ""
@@ -75,7 +78,7 @@ def _damage(path: Path, log: WriteAheadLog, checked: Checked) -> list[str]:
             row_checksums.prepare(db)
             db.text_factory = _text
             db.execute("BEGIN")
-            sums = None if checked is Checked.WHOLE else page_sums(db)
+            sums = None if checked is Checked.WHOLE else page_sums(db, path, log.pages)
             if checked is Checked.BY_SEAL and sums and is_as_sealed(path, sums, log.pages):
                 return []
             damage = list(_damaged_places(db))

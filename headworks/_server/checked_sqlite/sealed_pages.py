@@ -11,6 +11,9 @@ Rules:
 - Pages are compared as SQLite reads them, which is through the log. A seal that is taken before a
   checkpoint is therefore right before and after it.
 - Only checked pages, and pages from the log, are sealed.
+- A store that is too large for memory is read from its file, while a connection keeps its snapshot:
+  a checkpoint of another process then copies no newer page. A page that it copies meanwhile may
+  look changed, which costs a whole check.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ from headworks._server.checked_sqlite.write_ahead_log import read_log
 _MAGIC = b"HWPAGES1"
 _HEAD = struct.Struct(">8sI")  # magic, bytes of a page
 _CRC_BYTES = 4
-_MAX_STORE_BYTES = 512 << 20  # of which a copy is held in memory
+_MAX_BYTES_IN_MEMORY = 512 << 20  # of a store
+_READ_PAGES = 256  # at a time
 PageSums = array  # of unsigned numbers of 32 bits, one for each page
 
 
@@ -39,15 +43,42 @@ def seal_path(path: Path) -> Path:
     return path.with_name(f"{path.name}-checked")
 
 
-def page_sums(db: sqlite3.Connection) -> PageSums[int] | None:
-    """Return the checksums of the pages in a connection's snapshot, or None if it is too large."""
+def is_large(store_bytes: int) -> bool:
+    """Return whether a store is too large for memory, and a check of its rows takes minutes."""
+    return store_bytes > _MAX_BYTES_IN_MEMORY
+
+
+def page_sums(
+    db: sqlite3.Connection, path: Path, logged: Mapping[int, bytes]
+) -> PageSums[int] | None:
+    """Return the checksums of the pages in a connection's snapshot; None if they cannot be read.
+
+    `logged` holds the pages of the write-ahead log, by number.
+    """
     (count,), (size,) = (
         db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size")
     )
-    if not 0 < count * size <= _MAX_STORE_BYTES or not hasattr(db, "serialize"):
+    if count <= 0:
         return None
-    content = memoryview(db.serialize())
-    return array("I", (crc32(content[at : at + size]) for at in range(0, len(content), size)))
+    if not is_large(count * size) and hasattr(db, "serialize"):
+        content = memoryview(db.serialize())
+        return array("I", (crc32(content[at : at + size]) for at in range(0, len(content), size)))
+    found = _file_sums(path, size, count)
+    for number, page in logged.items():
+        if number <= len(found):
+            found[number - 1] = crc32(page)
+    return found
+
+
+def _file_sums(path: Path, size: int, count: int) -> PageSums[int]:
+    """Return the checksums of the pages in a file; 0 for those that it lacks."""
+    found = array("I", bytes(4 * count))
+    with path.open("rb", buffering=0) as file:
+        for first in range(0, count, _READ_PAGES):
+            content = memoryview(file.read(size * min(_READ_PAGES, count - first)))
+            for at in range(len(content) // size):
+                found[first + at] = crc32(content[at * size : (at + 1) * size])
+    return found
 
 
 def is_as_sealed(path: Path, sums: PageSums[int], logged: Mapping[int, bytes]) -> bool:

@@ -11,7 +11,7 @@ from zlib import crc32
 
 import pytest
 
-from headworks._server.checked_sqlite import row_checksums
+from headworks._server.checked_sqlite import row_checksums, sealed_pages
 from headworks._server.checked_sqlite.check import Checked, check
 from headworks._server.checked_sqlite.commit_counter import (
     CommitCounter,
@@ -188,6 +188,14 @@ def sealed(good: bytes, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes
     return good, seal_path(path).read_bytes()
 
 
+@pytest.fixture(params=["in memory", "from its file"])
+def read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How the pages of a store are read: as those of a small one, and of a large one."""
+    if request.param == "from its file":
+        monkeypatch.setattr(sealed_pages, "_MAX_BYTES_IN_MEMORY", 0)
+
+
+@pytest.mark.usefixtures("read")
 @pytest.mark.parametrize("case", range(40))
 def test_a_changed_byte_is_noticed_by_the_seal(
     sealed: tuple[bytes, bytes], tmp_path: Path, case: int
@@ -209,13 +217,14 @@ def test_a_changed_byte_is_noticed_by_the_seal(
         assert rows_of(path) == before
 
 
+@pytest.mark.usefixtures("read")
 def test_the_rows_of_a_sealed_store_are_not_checked(tmp_path: Path, good: bytes) -> None:
     path = tmp_path / "s.db"
     content = bytearray(good)
     content[content.rindex(b"vvvv")] ^= 1
     path.write_bytes(content)
     with closing(sqlite3.connect(path)) as db:
-        sums = page_sums(db)
+        sums = page_sums(db, path, {})
     assert sums is not None
     seal(path, sums, _PAGE_BYTES)  # as nothing but this test would
     check(path, _FIX, checked=Checked.BY_SEAL)
@@ -226,6 +235,7 @@ def test_the_rows_of_a_sealed_store_are_not_checked(tmp_path: Path, good: bytes)
         check(path, _FIX, checked=Checked.BY_SEAL)
 
 
+@pytest.mark.usefixtures("read")
 def test_a_store_is_sealed_again_after_others_wrote(tmp_path: Path, good: bytes) -> None:
     path, killed = tmp_path / "s.db", tmp_path / "killed.db"
     path.write_bytes(good)
@@ -241,6 +251,37 @@ def test_a_store_is_sealed_again_after_others_wrote(tmp_path: Path, good: bytes)
         # The pages of a log that was left have checksums there, so the seal need not change.
         assert (seal_path(store).read_bytes() == before) == (store == killed)
         check(store, _FIX)
+
+
+def test_a_server_checks_each_row_unless_the_store_is_large(
+    tmp_path: Path, good: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.db"
+    content = bytearray(good)
+    content[content.rindex(b"vvvv")] ^= 1
+    path.write_bytes(content)
+    with closing(sqlite3.connect(path)) as db:
+        sums = page_sums(db, path, {})
+    assert sums is not None
+    seal(path, sums, _PAGE_BYTES)  # as nothing but this test would
+    with pytest.raises(CorruptError, match=r"row .*vvv"):
+        check(path, _FIX, checked=Checked.AND_SEALED)
+    monkeypatch.setattr(sealed_pages, "_MAX_BYTES_IN_MEMORY", len(good) - 1)
+    check(path, _FIX, checked=Checked.AND_SEALED)
+
+
+def test_the_log_of_a_large_store_has_its_newest_pages(
+    tmp_path: Path, good: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.db"
+    path.write_bytes(good)
+    with closing(make(path)) as db:
+        fill(db, _ROWS, 20)
+        db.execute("BEGIN")
+        in_memory = page_sums(db, path, {})
+        monkeypatch.setattr(sealed_pages, "_MAX_BYTES_IN_MEMORY", 0)
+        from_file = page_sums(db, path, read_log(path).pages)
+        assert in_memory == from_file != page_sums(db, path, {})
 
 
 def _counted(path: Path, commits: int, *, flushed: int) -> None:
