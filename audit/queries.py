@@ -10,18 +10,18 @@ The `audit` commands, the loader's completion marks, and the console use them. R
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import Row, case, func, select
 
 from headworks._audit.balance import Balance, total
+from headworks._audit.contributions import merged
 from headworks._audit.increments import CountedRange
 from headworks._audit.results import (
     SETTLED_MS,
     Completeness,
-    Contribution,
     Explanation,
     Health,
     HealthRow,
@@ -309,7 +309,7 @@ def explain(store: AuditStore, topic: str, window_start: int) -> Explanation:
                 connection, tier, WindowBounds(window_start, window_start + 1, [topic])
             )
         }
-    return Explanation(topic, window_start, states, _contributions(rows, name_of), _loads(rows))
+    return Explanation(topic, window_start, states, merged(rows, name_of), _loads(rows))
 
 
 def holes(store: AuditStore) -> Holes:
@@ -318,26 +318,6 @@ def holes(store: AuditStore) -> Holes:
     with store.read() as connection:
         unreadable = connection.scalar(select(func.count()).select_from(tables.unreadable))
         return Holes(unreadable or 0, int(connection.scalar(missed) or 0))
-
-
-def _contributions(
-    rows: Iterable[Row[Any]], name_of: Mapping[int, str]
-) -> tuple[Contribution, ...]:
-    grouped: defaultdict[tuple[str, str, str], list[Row[Any]]] = defaultdict(list)
-    for row in rows:
-        who = (name_of[row.tier], name_of[row.host], name_of[row.application])
-        grouped[who].append(row)
-    found = []
-    for (tier, host, application), some in sorted(grouped.items()):
-        counts: Counter[str] = Counter()
-        for row in some:
-            counts.update(json.loads(row.counts))
-        size = sum(row.bytes for row in some)
-        first, last = some[0].sent_at, some[-1].sent_at
-        found.append(
-            Contribution(tier, host, application, dict(counts), size, len(some), first, last)
-        )
-    return tuple(found)
 
 
 def _loads(rows: Iterable[Row[Any]]) -> tuple[LoadShare, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 
 from headworks._audit.store import AuditStore
 from headworks._audit.store.evidence import last_hole
@@ -22,6 +23,7 @@ from headworks.schema._canonical import fingerprint
 _log = logging.getLogger(__name__)
 DEPRECATED = "deprecated"  # the metadata property by which a version is deprecated, with the reason
 _KEY_SUFFIX = "-key"
+_KEPT_FINGERPRINTS = 2_000  # of texts of some KB
 
 # Returns the groups with committed offsets of topics.
 AskReaders = Callable[[Collection[str]], Sequence[ReadingGroup]]
@@ -110,8 +112,16 @@ def group_readers(bootstrap: str, zookeeper: str | None = None) -> AskReaders:
 def _fingerprint(one: SubjectVersion, registry: RegistryClient) -> str:
     try:
         text = registry.schema_text(one.id, one.subject) if one.references else one.text
-        return fingerprint(parse(text, strict=False))
     except (SchemaError, RefusedError):
+        return ""
+    return _text_fingerprint(text)
+
+
+@lru_cache(maxsize=_KEPT_FINGERPRINTS)
+def _text_fingerprint(text: str) -> str:
+    try:
+        return fingerprint(parse(text, strict=False))
+    except SchemaError:
         return ""
 
 

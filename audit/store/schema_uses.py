@@ -66,9 +66,16 @@ def merge_old_hosts(connection: Connection, before: int) -> int:
     return int(gone)
 
 
-def schema_uses(store: AuditStore, topics: Collection[str] | None = None) -> list[CountedUse]:
-    """Return the uses of the schemas of `topics` (None: of all), the newest first."""
+def schema_uses(
+    store: AuditStore, topics: Collection[str] | None = None, *, since: int = 0
+) -> list[CountedUse]:
+    """Return the uses of the schemas of `topics` (None: of all), the newest first.
+
+    A use that was last seen before `since`, in ms since 1970, is left out.
+    """
     asked = select(tables.schema_uses).order_by(_t.last_sent.desc(), *_KEYS, _t.host)
+    if since:
+        asked = asked.where(_t.last_sent >= since)
     if topics is not None:
         asked = asked.where(_t.topic.in_(list(topics)))
     with store.read() as connection:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
+from collections.abc import Sequence
 
 from headworks._audit.results import Contribution
 from headworks._audit.usage import CountedUse
@@ -10,6 +12,7 @@ from headworks._console.app.commands import curl
 from headworks._console.app.page import Page
 from headworks._console.app.reader_names import has_hidden_readers, readers_for
 from headworks._console.app.request import PageNotFoundError, PageRequest
+from headworks._console.sources.topics import TopicRow
 from headworks._console.views.groups import topic_consumers
 from headworks._console.views.lineage import (
     LineageLine,
@@ -18,6 +21,8 @@ from headworks._console.views.lineage import (
     producer_names,
 )
 from headworks.errors import UnreachableError
+
+_RECENT_MS = 7 * 86_400_000
 
 
 def lineage(request: PageRequest) -> Page:
@@ -45,34 +50,38 @@ def lineage_of_all(request: PageRequest) -> Page:
     sources, sees = request.sources, request.visibility
     broker, groups = sources.topics.latest, sources.groups.latest
     audit, loads = sources.audit.latest, sources.loads.latest
-    uses: dict[str, list[CountedUse]] = {}
-    for use in _uses(request):
-        uses.setdefault(use.topic, []).append(use)
-    now = time.time_ns() // 1_000_000
 
-    def line(topic: str, internal: bool) -> LineageLine:
-        return LineageLine(
-            topic,
-            internal,
-            producer_names(uses.get(topic, ()), topic, now),
-            topic_consumers(topic, readers_for(request, topic), groups.value, sees),
-            has_hidden_readers(request, topic),
-            loads.value.by_topic.get(topic) if loads.value else None,
-        )
+    def lines(rows: Sequence[TopicRow]) -> list[LineageLine]:
+        uses: defaultdict[str, list[CountedUse]] = defaultdict(list)
+        for use in _uses(request, [row.topic for row in rows]):
+            uses[use.topic].append(use)
+        return [
+            LineageLine(
+                row.topic,
+                row.internal,
+                producer_names(uses[row.topic]),
+                topic_consumers(row.topic, readers_for(request, row.topic), groups.value, sees),
+                has_hidden_readers(request, row.topic),
+                loads.value.by_topic.get(row.topic) if loads.value else None,
+            )
+            for row in rows
+        ]
 
-    view = lineage_overview(broker.value, request.list_query(), sees, line)
+    view = lineage_overview(broker.value, request.list_query(), sees, lines)
     states = (broker.state, groups.state, audit.state, loads.state)
     return Page("lineage_overview.html", "Lineage", view, curl(request.http), states)
 
 
-def _uses(request: PageRequest) -> list[CountedUse]:
+def _uses(request: PageRequest, topics: Sequence[str]) -> Sequence[CountedUse]:
+    """Return the uses of topics in the last week."""
+    since = time.time_ns() // 1_000_000 - _RECENT_MS
     try:
-        return request.sources.audits.uses()
+        return request.sources.audits.uses(topics, since)
     except UnreachableError:  # said by the state of the audit, beside what is known without it
         return []
 
 
-def _contributions(request: PageRequest, topic: str) -> list[Contribution]:
+def _contributions(request: PageRequest, topic: str) -> Sequence[Contribution]:
     try:
         return request.sources.audits.contributions(topic)
     except UnreachableError:  # said by the state of the audit, beside what is known without it

@@ -5,7 +5,7 @@ The functions of audit, charts, groups, and others are in the `*_routes` modules
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -158,8 +158,8 @@ def _history(request: PageRequest, subject: str) -> list[SubjectVersion]:
     return found
 
 
-def _producers(request: PageRequest, topic: str | None) -> list[str]:
-    """Return the applications that counted into a topic's newest window."""
+def _producers(request: PageRequest, topic: str | None) -> Sequence[str]:
+    """Return the applications that counted into a topic's newest windows."""
     known = request.sources.audit.latest.value
     if topic is None or known is None or not request.visibility.topic(topic):
         return []

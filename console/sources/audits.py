@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -144,37 +144,46 @@ class AuditReader:
                 name: read_samples(store, kind, name, since=since, until=until) for name in names
             }
 
-    def uses(self) -> list[CountedUse]:
-        """Return the uses of all schemas: who wrote and read each topic, and when last."""
+    def uses(self, topics: Collection[str], since: int) -> list[CountedUse]:
+        """Return who wrote and read the schemas of topics since a time, and when last."""
         store = self._opened()
         if store is None:
             return []
         from headworks._audit.store.schema_uses import schema_uses
 
         with _database_errors():
-            return schema_uses(store)
+            return schema_uses(store, topics, since=since)
 
-    def producers(self, topic: str) -> list[str]:
+    def producers(self, topic: str) -> Sequence[str]:
         """Return the applications that sent messages of the topic's newest windows."""
-        found = self.contributions(topic)
-        return sorted({one.application for one in found if one.tier == _PRODUCER})
+        store = self._opened()
+        if store is None:
+            return ()
+        from headworks._audit.contributions import applications
 
-    def contributions(self, topic: str) -> list[Contribution]:
+        with _database_errors():
+            return applications(store, topic, self._newest(store, topic), _PRODUCER)
+
+    def contributions(self, topic: str) -> Sequence[Contribution]:
         """Return the counts of the topic's newest windows by tier, host, and application."""
         store = self._opened()
         if store is None:
-            return []
-        from headworks._audit import queries
+            return ()
+        from headworks._audit.contributions import contributions
 
         with _database_errors():
-            now = round(self._now() * 1000)
-            newest = queries.topic_audit(store, topic, now=now, windows=_LINEAGE_WINDOWS)
-            return [
-                one
-                for start, attempted in zip(newest.windows, newest.attempted, strict=True)
-                if attempted
-                for one in queries.explain(store, topic, start).contributions
-            ]
+            return contributions(store, topic, self._newest(store, topic))
+
+    def _newest(self, store: AuditStore, topic: str) -> list[int]:
+        from headworks._audit import queries
+
+        now = round(self._now() * 1000)
+        newest = queries.topic_audit(store, topic, now=now, windows=_LINEAGE_WINDOWS)
+        return [
+            start
+            for start, attempted in zip(newest.windows, newest.attempted, strict=True)
+            if attempted
+        ]
 
     def _opened(self) -> AuditStore | None:
         if self._store is None:

@@ -15,14 +15,13 @@ from headworks._audit.results import Contribution
 from headworks._audit.usage import CountedUse
 from headworks._console.sources.loads import LoadedTable
 from headworks._console.sources.subjects import SubjectRow
-from headworks._console.sources.topics import TopicsSnapshot
+from headworks._console.sources.topics import TopicRow, TopicsSnapshot
 from headworks._console.views.groups import TopicConsumer
 from headworks._console.views.paging import ListPage, ListQuery, list_page
 from headworks._console.views.visibility import CanSee
 
 PRODUCER_TIER = "producer"
 _MIRROR_PREFIX = "mirror:"
-_RECENT_MS = 7 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,23 +111,20 @@ def lineage_overview(
     topics: TopicsSnapshot | None,
     query: ListQuery,
     can_see: CanSee,
-    line: Callable[[str, bool], LineageLine],
+    lines: Callable[[Sequence[TopicRow]], Sequence[LineageLine]],
 ) -> LineageOverview:
-    """Return the requested page of the overview; `line` returns that of a topic."""
+    """Return the requested page of the overview; `lines` returns those of its topics."""
     rows = topics.rows.values() if topics else ()
     seen = [row for row in rows if can_see.topic(row.topic)]
     part = list_page(seen, query, lambda row: row.topic, lambda row: (row.internal, row.topic))
-    lines = tuple(line(row.topic, row.internal) for row in part.rows)
-    shown = ListPage(lines, part.total, part.page, part.pages, part.q, part.sort)
+    shown = ListPage(tuple(lines(part.rows)), part.total, part.page, part.pages, part.q, part.sort)
     return LineageOverview(topics is not None, shown)
 
 
-def producer_names(uses: Iterable[CountedUse], topic: str, now_ms: int) -> tuple[str, ...]:
-    """Return the names of the programs that wrote a topic in the last week."""
+def producer_names(uses: Iterable[CountedUse]) -> tuple[str, ...]:
+    """Return the names of the programs that wrote with these uses of one topic."""
     names = set()
     for use in uses:
-        if use.topic != topic or use.last_sent < now_ms - _RECENT_MS:
-            continue
         if use.tier == PRODUCER_TIER:
             names.add(use.application)
         elif use.tier.startswith(_MIRROR_PREFIX):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import tempfile
 import uuid
@@ -18,6 +19,7 @@ from sqlalchemy import Engine, event, select
 
 from headworks._audit import queries
 from headworks._audit.balance import total
+from headworks._audit.contributions import applications, contributions
 from headworks._audit.increments import CountedRange, Increment
 from headworks._audit.results import Holes
 from headworks._audit.store import AuditStore, tables
@@ -318,6 +320,25 @@ def test_the_heatmap_shows_the_worst_topics_first_and_a_page_of_them(store: Audi
     assert [cell is None for cell in page.rows[0].cells] == [True, False, True]
     beyond = queries.health(store, now=NOW, limit=5, offset=15, containing="topic")
     assert [row.sum.topic for row in beyond.rows] == [f"topic0{n}" for n in (4, 3, 2, 1, 0)]
+
+
+def test_some_windows_of_a_topic_are_counted_together(store: AuditStore) -> None:
+    for window, host in itertools.product(range(3), ("web1", "web2")):
+        counts = {"attempted": 10 + window, "delivered": 10}
+        add(store, increment("t", "producer", window, counts, host=host))
+    add(store, increment("t", "hadoop", 0, {"loaded": 20}, host="etl"))
+    add(store, increment("other", "producer", 0, {"attempted": 7}, host="web3"))
+    found = contributions(store, "t", [0, WINDOW])
+    sums = {(one.tier, one.host): (one.counts, one.increments) for one in found}
+    assert sums == {
+        ("producer", "web1"): ({"attempted": 21, "delivered": 20}, 2),
+        ("producer", "web2"): ({"attempted": 21, "delivered": 20}, 2),
+        ("hadoop", "etl"): ({"loaded": 20}, 1),
+    }
+    (named,) = {one.application for one in found if one.tier == "producer"}
+    assert applications(store, "t", [0, WINDOW], "producer") == (named,)
+    assert applications(store, "t", [], "producer") == ()
+    assert applications(store, "unknown", [0], "producer") == ()
 
 
 def test_explain_names_hosts_offsets_and_loads(store: AuditStore) -> None:
