@@ -217,16 +217,21 @@ def test_a_changed_byte_is_noticed_by_the_seal(
         assert rows_of(path) == before
 
 
-@pytest.mark.usefixtures("read")
-def test_the_rows_of_a_sealed_store_are_not_checked(tmp_path: Path, good: bytes) -> None:
-    path = tmp_path / "s.db"
+def _seal_damaged(path: Path, good: bytes) -> None:
+    """Make a store with a changed byte in a row, and seal it, as nothing but these tests would."""
     content = bytearray(good)
     content[content.rindex(b"vvvv")] ^= 1
     path.write_bytes(content)
     with closing(sqlite3.connect(path)) as db:
         sums = page_sums(db, path, {})
     assert sums is not None
-    seal(path, sums, _PAGE_BYTES)  # as nothing but this test would
+    seal(path, sums, _PAGE_BYTES)
+
+
+@pytest.mark.usefixtures("read")
+def test_the_rows_of_a_sealed_store_are_not_checked(tmp_path: Path, good: bytes) -> None:
+    path = tmp_path / "s.db"
+    _seal_damaged(path, good)
     check(path, _FIX, checked=Checked.BY_SEAL)
     with pytest.raises(CorruptError, match=r"row .*vvv"):
         check(path, _FIX)
@@ -257,13 +262,7 @@ def test_a_server_checks_each_row_unless_the_store_is_large(
     tmp_path: Path, good: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s.db"
-    content = bytearray(good)
-    content[content.rindex(b"vvvv")] ^= 1
-    path.write_bytes(content)
-    with closing(sqlite3.connect(path)) as db:
-        sums = page_sums(db, path, {})
-    assert sums is not None
-    seal(path, sums, _PAGE_BYTES)  # as nothing but this test would
+    _seal_damaged(path, good)
     with pytest.raises(CorruptError, match=r"row .*vvv"):
         check(path, _FIX, checked=Checked.AND_SEALED)
     monkeypatch.setattr(sealed_pages, "_MAX_BYTES_IN_MEMORY", len(good) - 1)
