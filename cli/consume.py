@@ -206,7 +206,8 @@ def _print(message: Message[Any], format: Format) -> None:
                 "partition": message.partition,
                 "offset": message.offset,
                 "timestamp": message.timestamp,
-                "key": None if message.key is None else message.key.decode(errors="replace"),
+                "key": _text(message.key),
+                "headers": [[name, _text(value)] for name, value in message.headers],
                 "schema_id": message.schema_id,
                 "event": json.loads(event),
             },
@@ -214,3 +215,7 @@ def _print(message: Message[Any], format: Format) -> None:
         )
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="replace")

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from headworks._host_port import split_host_port
 from headworks.errors import UnreachableError
 
 if TYPE_CHECKING:
@@ -72,11 +73,11 @@ def _plain(reason: str) -> str:
 
 def _probed(bootstrap: str) -> tuple[str, str]:
     """Return the reason and the fix, by what the first address answers."""
-    host, _, port = bootstrap.partition(",")[0].rpartition(":")
-    if not host or not port.isdecimal() or "/" in host:
+    place = split_host_port(bootstrap.partition(",")[0])
+    if place is None:
         return f"{bootstrap!r} is not an address", "give HOST:PORT[,HOST:PORT]"
     try:
-        asked = socket.create_connection((host.strip("[]"), int(port)), _PROBE_SECONDS)
+        asked = socket.create_connection(place, _PROBE_SECONDS)
     except OSError as error:
         return error.strerror or "the address does not answer", _START
     answer = b""

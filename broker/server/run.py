@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headworks._broker.server.server import BrokerServer, ServerConfig
+from headworks._host_port import split_host_port
 from headworks._server.logs import configure
 from headworks._server.security import (
     Access,
@@ -75,13 +76,12 @@ def run(options: StartOptions) -> None:
 
 def parse_advertised(text: str) -> tuple[str, int]:
     """Return the host (a name or an address) and port that clients are told, or UsageError."""
-    host, separator, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not separator or not host or not port.isdigit() or int(port) > 65535 or "/" in host:
+    found = split_host_port(text)
+    if found is None:
         raise UsageError(
             f"--advertise {text!r} is not HOST:PORT", fix="for example broker-2.internal:9092"
         )
-    return host, int(port)
+    return found
 
 
 def _refuse_exposure(host: str, server: str, options: StartOptions) -> None:

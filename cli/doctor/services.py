@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from headworks._cli.doctor.diagnosis import Diagnosis, note, ok, problem
 from headworks._cli.server_options import host_and_port
+from headworks._host_port import split_host_port
 from headworks._settings import resolve
 from headworks.errors import HeadworksError, UnreachableError
 from headworks.registry_client._transport import split_urls
@@ -65,11 +66,11 @@ def _checked(server: _Server, address: str) -> Diagnosis:
 
 def _port_state(address: str) -> str:
     """Return "open", "closed" (nothing listens), or why the address cannot be reached."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
+    place = split_host_port(address)
+    if place is None:
         return f"{address!r} is not HOST:PORT"
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _SECONDS).close()
+        socket.create_connection(place, _SECONDS).close()
     except ConnectionRefusedError:
         return "closed"
     except OSError as error:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from headworks._cli.stack.ports import free_ports
+from headworks._host_port import MAX_PORT, split_host_port
 from headworks.errors import UsageError
 
 _NONE = "none"
@@ -34,13 +35,14 @@ class MetricsAddresses:
             return cls(None, None)
         if option is None and fixed:
             option = f"{_HOST}:{_BROKER_PORT}"
-        host, _, port = (option or f"{_HOST}:0").rpartition(":")
-        if not host or not port.isdecimal() or int(port) >= 65_535:
+        found = split_host_port(option or f"{_HOST}:0")
+        if found is None or found[1] == MAX_PORT:
             raise UsageError(
                 f"--metrics {option!r} is not an address",
                 fix="give HOST:PORT, of which the next port is used, too, or none",
             )
-        first, second = (int(port), int(port) + 1) if int(port) else free_ports(2)
+        host, port = found
+        first, second = (port, port + 1) if port else free_ports(2)
         return cls(f"{host}:{first}", f"{host}:{second}")
 
     @property

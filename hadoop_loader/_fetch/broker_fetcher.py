@@ -40,6 +40,7 @@ from hadoop_loader._fetch.kafka_log import (
 from hadoop_loader._fetch.messages import FetchedMessage, MessageColumns
 from hadoop_loader._fetch.ranges import FetchRange, consumer_assignments, retention_gap_error
 from hadoop_loader._fetch.requests import FetchedPartition
+from headworks._host_port import split_host_port
 from headworks._kafka.damaged_batch import DamagedBatch, offset_after
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.records import HEADER_SIZE, InvalidBatchError
@@ -343,14 +344,13 @@ class BrokerFetcher:
         for connection in self._connections.values():
             return connection
         failed: UnreachableError | None = None
-        for address in self._bootstrap.split(","):
-            host, _, port = address.strip().rpartition(":")
+        for place in map(split_host_port, self._bootstrap.split(",")):
+            if place is None:  # librdkafka understands more, such as a missing port
+                raise _UnsupportedBrokerError
             try:
-                return self._connection((host.strip("[]"), int(port)))
+                return self._connection(place)
             except UnreachableError as error:
                 failed = error
-            except ValueError:
-                raise _UnsupportedBrokerError from None
         assert failed is not None
         raise failed
 

@@ -45,6 +45,7 @@ from hadoop_loader._spark.rows import check_columns, datum_of
 from hadoop_loader._tables.columns import METADATA_COLUMNS, StructColumn, table_columns
 from hadoop_loader._tables.hive_catalog import column_list
 from hadoop_loader._tasks.load_task import TopicLoader, TopicPlan
+from headworks._kafka.bootstrap import resolve_bootstrap
 from headworks._kafka.client_properties import client_properties
 from headworks._settings import resolve
 from headworks._wire import prefix
@@ -74,7 +75,7 @@ class HeadworksSource(DataSource):
         if options.get("bad", "fail") not in ("fail", "skip"):
             raise UsageError(f"option bad is fail or skip, not {options['bad']!r}")
         self._plan = _latest_plan(options["topic"], resolve("registry", options.get("registry")))
-        self._client = client_properties(resolve("bootstrap", options.get("bootstrap")))
+        self._client = client_properties(resolve_bootstrap(options.get("bootstrap")))
 
     @classmethod
     def name(cls) -> str:

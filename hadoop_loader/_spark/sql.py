@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from headworks._host_port import split_host_port
 from headworks.errors import RefusedError, UnreachableError, UsageError
 
 _TIMEOUT_MS = 600_000
@@ -31,10 +32,10 @@ class QueryResult:
 
 def parse_hiveserver2_address(text: str) -> tuple[str, int]:
     """Return HOST:PORT as a pair; UsageError if it is not one."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65_535:
+    found = split_host_port(text)
+    if found is None:
         raise UsageError(f"{text!r} is not an address", fix="give HOST:PORT")
-    return host.strip("[]"), int(port)
+    return found
 
 
 @contextmanager

@@ -7,26 +7,30 @@ address of a broker over the address of ZooKeeper. A client that runs for long k
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from headworks._host_port import split_host_port
 from headworks._kafka.client_properties import client_properties
 from headworks._settings import lookup, resolve, resolve_optional
 from headworks._zookeeper import live_brokers, open_session
 from headworks._zookeeper.bootstrap_proxy import BootstrapProxy
-from headworks.errors import UnreachableError
+from headworks.errors import UnreachableError, UsageError
 
 _ZOOKEEPER_TIMEOUT_SECONDS = 5.0
 _MAX_RECONNECT_MS = 2_000
+_PROTOCOL = re.compile(r"(?i)(?:sasl_)?(?:plaintext|ssl)://")
 
 
 def resolve_bootstrap(bootstrap: str | None = None, zookeeper: str | None = None) -> str:
     """Return HOST:PORT[,HOST:PORT..] of brokers, by these arguments and the settings.
 
-    UnreachableError if ZooKeeper does not answer, or if no broker is registered there.
+    UsageError for a text that names no broker. UnreachableError if ZooKeeper does not answer, or if
+    no broker is registered there.
     """
     ensemble = _ensemble(bootstrap, zookeeper)
     if ensemble is None:
-        return resolve("bootstrap", bootstrap)
+        return _checked(resolve("bootstrap", bootstrap))
     with open_session(ensemble, wait=_ZOOKEEPER_TIMEOUT_SECONDS) as session:
         brokers = live_brokers(session)
     if not brokers:
@@ -69,6 +73,24 @@ class BootstrapServers:
         """Stop following ZooKeeper."""
         if self._proxy is not None:
             self._proxy.close()
+
+
+def _checked(servers: str) -> str:
+    """Return [PROTOCOL://]HOST[:PORT][,..] if it names brokers, as librdkafka takes it.
+
+    librdkafka itself reads port 99999 as 34463.
+    """
+    named = [each.strip() for each in servers.split(",") if each.strip()]
+    for each in named:
+        bare = _PROTOCOL.sub("", each)
+        if split_host_port(bare) is None and split_host_port(f"{bare}:9092") is None:
+            raise UsageError(
+                f"bootstrap {servers!r}: {each!r} is not HOST:PORT",
+                fix="give HOST:PORT[,HOST:PORT..], with ports up to 65535",
+            )
+    if not named:
+        raise UsageError(f"bootstrap {servers!r} names no broker", fix="give HOST:PORT")
+    return servers
 
 
 def _ensemble(bootstrap: str | None, zookeeper: str | None) -> str | None:

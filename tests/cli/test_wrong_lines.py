@@ -64,6 +64,7 @@ REFUSED = (
     ("up --broker x", "--broker 'x' is not HOST:PORT"),
     ("up --console 127.0.0.1:80800", "--console '127.0.0.1:80800' is not HOST:PORT"),
     ("up --metrics 9400", "--metrics '9400' is not an address"),
+    ("topic list --bootstrap 127.0.0.1:99999", "'127.0.0.1:99999' is not HOST:PORT"),
     ("produce t --header x", "--header 'x' is no NAME=VALUE"),
 )
 

@@ -124,6 +124,8 @@ def test_headers_and_keys_arrive(filled: Filled) -> None:
         assert ("source", b"import") in (message.headers() or [])
     finally:
         reader.close()
+    done = printed(filled.consume("--max", "1"))
+    assert ["source", "import"] in done[0]["headers"]
 
 
 @pytest.mark.parametrize(

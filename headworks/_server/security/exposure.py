@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 
+from headworks._host_port import split_host_port
 from headworks.errors import UsageError
 
 _FIX = "listen on 127.0.0.1, or pass --insecure if the network is trusted"
@@ -18,10 +19,10 @@ def parse_listen(listen: str, option: str = "--listen") -> tuple[str, int]:
 
     Raises UsageError, with the name of the option, if it is neither.
     """
-    host, separator, port = listen.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not separator or not host or not port.isdigit() or int(port) > 65535:
+    found = split_host_port(listen)
+    if found is None:
         raise UsageError(f"{option} {listen!r} is not HOST:PORT", fix="for example 127.0.0.1:9092")
+    host, port = found
     try:
         address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
@@ -29,7 +30,7 @@ def parse_listen(listen: str, option: str = "--listen") -> tuple[str, int]:
             f"{option} {listen!r}: the host must be an address of this machine",
             fix="give an IP address, for example 127.0.0.1:9092",
         ) from None
-    return str(address), int(port)
+    return str(address), port
 
 
 def is_loopback(host: str) -> bool:
