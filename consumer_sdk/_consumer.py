@@ -179,11 +179,12 @@ class Consumer(LastMessage[T]):
 
         The previous message counts as processed. Raises PoisonMessageError under OnPoison.STOP,
         DamagedBatchError for a damaged record batch unless `skip_damaged` is set, and
-        UnreachableError if no broker answers.
+        UnreachableError if no broker answers. UsageError after `close`.
         """
         found = self._buffered()
         if found is not None:
             return found
+        self._check_open()
         while True:
             raw = self._membership.next(timeout)
             if raw is None or raw.error() is not None:
@@ -300,7 +301,11 @@ class Consumer(LastMessage[T]):
         return self._outcomes.totals
 
     def commit(self) -> None:
-        """Commit all messages up to the last one that was returned, and wait for the commit."""
+        """Commit all messages up to the last one that was returned, and wait for the commit.
+
+        UsageError after `close`, which commits by itself unless commits are explicit.
+        """
+        self._check_open()
         self._mark_processed()
         self._membership.commit()
 
@@ -372,6 +377,10 @@ class Consumer(LastMessage[T]):
         if self._last is not None:
             self._outcomes.end(self._last, self._membership)
             self._last = None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("the consumer is closed", fix="poll and commit before close")
 
     @property
     def _ended(self) -> bool:

@@ -18,6 +18,7 @@ from headworks.errors import UsageError
 
 Headers = Mapping[str, bytes | str]
 _request: ContextVar[Headers | None] = ContextVar("headworks_headers", default=None)
+_MAX_PARTITION = (1 << 31) - 1  # Kafka's partition is an int32
 
 
 @contextmanager
@@ -53,11 +54,11 @@ def check_headers(headers: Headers | None) -> Headers | None:
     if headers is None:
         return None
     if not isinstance(headers, Mapping):
-        raise UsageError(f"headers are a {type(headers).__name__}", fix="give a dict")
+        raise UsageError(f"headers are of type {type(headers).__name__}", fix="give a dict")
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, bytes | str):
             raise UsageError(
-                f"header {name!r} is a {type(value).__name__}",
+                f"header {name!r} is of type {type(value).__name__}",
                 fix="give bytes or text under a name",
             )
         check_text(name, "header")
@@ -76,7 +77,7 @@ def key_of(given: object) -> bytes:
                 f"key {given!r} is not valid Unicode: it has a lone surrogate", fix="give bytes"
             ) from None
     if not isinstance(given, bytes):
-        raise UsageError(f"key is a {type(given).__name__}", fix="give bytes or text")
+        raise UsageError(f"key is of type {type(given).__name__}", fix="give bytes or text")
     return given
 
 
@@ -108,9 +109,11 @@ def default_state_dir() -> Path:
 
 
 def check_partition(partition: int) -> int:
-    """Return a partition; UsageError unless it is a whole number of at least 0."""
-    if partition.__class__ is not int or not 0 <= partition < 1 << 31:
-        raise UsageError(f"partition is {partition!r}", fix="give a number of at least 0")
+    """Return a partition; UsageError unless it is a whole number that Kafka can carry."""
+    if partition.__class__ is not int or not 0 <= partition <= _MAX_PARTITION:
+        raise UsageError(
+            f"partition is {partition!r}", fix=f"give a whole number from 0 to {_MAX_PARTITION}"
+        )
     return partition
 
 

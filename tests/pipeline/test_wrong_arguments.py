@@ -45,6 +45,17 @@ def test_a_consumer_refuses(wrong: dict[str, Any], words: str) -> None:
     assert caught.value.fix
 
 
+def test_a_closed_consumer_says_so(topic: Topic, broker: Service, registry: Service) -> None:
+    reading = consumer(topic, broker, registry)
+    reading.close()
+    with pytest.raises(UsageError, match="the consumer is closed"):
+        reading.poll(0)
+    with pytest.raises(UsageError, match="the consumer is closed"):
+        reading.commit()
+    assert reading.assignment == []
+    assert list(reading) == []
+
+
 def test_an_empty_group_does_not_abort_the_process() -> None:
     code = "from consumer_sdk import Consumer; Consumer(topics=['t'], group='')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -60,7 +71,7 @@ def test_an_empty_group_does_not_abort_the_process() -> None:
         ({"application": ""}, "application is ''"),
         ({"queue_bytes": -1}, "queue_bytes is -1"),
         ({"block_ms": -1}, "block_ms is -1"),
-        ({"headers": {"n": 1}}, "header 'n' is a int"),
+        ({"headers": {"n": 1}}, "header 'n' is of type int"),
         ({"config": {"linger": 1}}, "librdkafka refuses .*linger"),
     ],
 )
@@ -104,7 +115,7 @@ def test_a_wrong_key_or_header_is_refused_before_it_is_counted(
     recording = RecordingProducer()
     with producer() as running:
         for each in (running, recording):
-            with pytest.raises(UsageError, match=r"^(key|headers?) .*(is|are) a ") as caught:
+            with pytest.raises(UsageError, match=r"^(key|headers?) .*(is|are) of type ") as caught:
                 each.send(event, **wrong)
             assert caught.value.fix
         assert running.flush(60) == 0
