@@ -234,6 +234,8 @@ def redrive(
     with _continued(found):
         report = found.run()
     _print_report(report, options.group, format, dry_run=False)
+    if sending.to_group is not None and report.sent and format is Format.TEXT:
+        print_status(f"members of {sending.to_group} read them that have the option redriven=True")
     if report.left:
         raise FindingsError(
             f"{_letters_text(sum(report.left.values()))} stayed in {options.source}",

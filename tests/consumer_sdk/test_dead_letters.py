@@ -223,6 +223,10 @@ def test_the_commands_list_show_and_send(
     assert "there is none that this redrive, " in again.stderr
     assert "--name NAME starts another, which sends all of them again" in again.stderr
     assert said("redrive", "--at", place, "--yes")["sent"] == {site.topic: 1}
+    alone = ("redrive", site.topic, "--at", place, "--to-group", "ship", "--yes")
+    told = command("dead-letter", *alone, broker=broker, registry=registry).stderr
+    assert f"1 dead letter sent to {site.topic}.redriven.ship" in told
+    assert "members of ship read them that have the option redriven=True" in told
     missing = run("show", "0:999")
     assert missing.returncode == 2
     assert "holds no dead letter" in missing.stderr
