@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -73,15 +75,25 @@ def test_all_brokers_are_replaced_while_clients_run(
             read(broker_membership, range(40))
             read(zookeeper_membership, range(40))
             running[0].stop()
-            running.append(broker(tmp_path, zookeeper, other_port))
-            send(producer, encode, range(40, 80))
-            read(broker_membership, range(40, 80))
-            read(zookeeper_membership, range(40, 80))
+            with nobody_at(port):
+                running.append(broker(tmp_path, zookeeper, other_port))
+                send(producer, encode, range(40, 80))
+                read(broker_membership, range(40, 80))
+                read(zookeeper_membership, range(40, 80))
         brokers.close()
         brokers.close()
     finally:
         for one in running:
             one.stop()
+
+
+@contextmanager
+def nobody_at(port: int) -> Iterator[None]:
+    """Keep the port, and refuse connections: the broker of another test may take it otherwise."""
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", port))
+        yield
 
 
 def consumer(
