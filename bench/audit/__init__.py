@@ -166,8 +166,10 @@ def _heard(_error: object, _message: object) -> None:
 
 
 def _uncounted(running: Transport, told: Any) -> _Enqueue:
-    """As `Transport.enqueue`, but nothing counts the message; `told` is its delivery callback."""
-    client, partitioner = running.client, running._partitioner
+    """As `Transport.enqueue`, but nothing counts the message; `told` is its delivery callback.
+
+    It reads the same attributes, and asks for a spill, so that only the counting differs.
+    """
 
     def enqueue(
         topic: str,
@@ -178,11 +180,12 @@ def _uncounted(running: Transport, told: Any) -> _Enqueue:
         _wait_ms: int,
         _latest: object,
     ) -> bool:
+        assert running._spill is None
         carried: dict[str, str | bytes | None] | None = None if headers is None else {**headers}
         while True:
             try:
-                to = ANY if key is not None else partitioner.partition(topic)
-                client.produce(topic, value, key, to, told, None, timestamp, carried)
+                to = ANY if key is not None else running._partitioner.partition(topic)
+                running.client.produce(topic, value, key, to, told, None, timestamp, carried)
             except BufferError:
                 time.sleep(0.002)
                 continue
