@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ pytestmark = [
 ]
 
 _SHORT_MS = 1000  # the timeout of a transaction that its producer leaves open
+_LONG_MS = 600_000  # the timeout of one that a successor ends
 
 Transaction = tuple[Sequence[str], bool]  # messages, and whether to commit them
 
@@ -93,8 +95,10 @@ PRODUCERS: dict[str, Callable[[str, str, str, Sequence[Transaction]], None]] = {
 }
 
 
-def _late_confluent(address: str, topic: str, name: str, aborted: Callable[[], object]) -> None:
-    producer = transactional(address, name, **{"transaction.timeout.ms": _SHORT_MS})
+def _late_confluent(
+    address: str, topic: str, name: str, aborted: Callable[[], object], timeout_ms: int = _SHORT_MS
+) -> None:
+    producer = transactional(address, name, **{"transaction.timeout.ms": timeout_ms})
     producer.begin_transaction()
     producer.produce(topic, "late", partition=0)
     producer.flush()
@@ -103,13 +107,15 @@ def _late_confluent(address: str, topic: str, name: str, aborted: Callable[[], o
         producer.commit_transaction(DEADLINE)
 
 
-def _late_aiokafka(address: str, topic: str, name: str, aborted: Callable[[], object]) -> None:
+def _late_aiokafka(
+    address: str, topic: str, name: str, aborted: Callable[[], object], timeout_ms: int = _SHORT_MS
+) -> None:
     from aiokafka import AIOKafkaProducer
     from aiokafka.errors import ProducerFenced
 
     async def run() -> None:
         producer = AIOKafkaProducer(
-            bootstrap_servers=address, transactional_id=name, transaction_timeout_ms=_SHORT_MS
+            bootstrap_servers=address, transactional_id=name, transaction_timeout_ms=timeout_ms
         )
         await producer.start()
         try:
@@ -124,12 +130,14 @@ def _late_aiokafka(address: str, topic: str, name: str, aborted: Callable[[], ob
     asyncio.run(run())
 
 
-def _late_kafka_python(address: str, topic: str, name: str, aborted: Callable[[], object]) -> None:
+def _late_kafka_python(
+    address: str, topic: str, name: str, aborted: Callable[[], object], timeout_ms: int = _SHORT_MS
+) -> None:
     from kafka import KafkaProducer
     from kafka.errors import ProducerFencedError
 
     producer = KafkaProducer(
-        bootstrap_servers=address, transactional_id=name, transaction_timeout_ms=_SHORT_MS
+        bootstrap_servers=address, transactional_id=name, transaction_timeout_ms=timeout_ms
     )
     try:
         producer.init_transactions()
@@ -143,7 +151,7 @@ def _late_kafka_python(address: str, topic: str, name: str, aborted: Callable[[]
 
 
 # They write "late" in a transaction, wait until it is aborted, and fail to commit it.
-LATE_PRODUCERS: dict[str, Callable[[str, str, str, Callable[[], object]], None]] = {
+LATE_PRODUCERS: dict[str, Callable[..., None]] = {
     "confluent-kafka": _late_confluent,
     "aiokafka": _late_aiokafka,
     "kafka-python": _late_kafka_python,
@@ -331,6 +339,17 @@ def test_a_transaction_that_times_out_is_aborted(
         address, topic, new_name(), lambda: eventually(lambda: ends(address, topic) == (2, 2))
     )
     assert read(address, topic) == []
+
+
+@pytest.mark.parametrize("client", LATE_PRODUCERS)
+def test_a_producer_is_fenced_by_its_successor(
+    address: str, topic: str, new_name: Callable[[], str], client: str
+) -> None:
+    name = new_name()
+    successor = partial(PRODUCERS[client], address, topic, name, [(["end"], True)])
+    LATE_PRODUCERS[client](address, topic, name, successor, timeout_ms=_LONG_MS)
+    assert read(address, topic) == ["end"]
+    assert read(address, topic, committed=False) == ["late", "end"]
 
 
 def test_offsets_are_committed_with_the_transaction(
