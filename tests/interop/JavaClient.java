@@ -28,6 +28,7 @@ import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.DescribeTopicsOptions;
 import org.apache.kafka.clients.admin.GroupListing;
+import org.apache.kafka.clients.admin.ListConfigResourcesOptions;
 import org.apache.kafka.clients.admin.ListGroupsOptions;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewPartitions;
@@ -56,6 +57,7 @@ import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.TopicPartitionReplica;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.GroupNotEmptyException;
@@ -112,6 +114,7 @@ public final class JavaClient {
             case "damaged" -> client.damaged(arguments[2]);
             case "positions" -> client.positions();
             case "topics" -> client.topics();
+            case "cluster" -> client.cluster();
             case "configs" -> client.configs();
             case "groups" -> client.groups();
             case "records" -> client.records();
@@ -467,8 +470,16 @@ public final class JavaClient {
             var again = admin.createTopics(List.of(asked));
             check(false, id.equals(again.topicId("java-topics").get()), "the same id again");
             admin.deleteTopics(List.of("java-topics")).all().get();
+        }
+    }
+
+    private void cluster() throws Exception {
+        try (Admin admin = admin()) {
             check(1, admin.describeCluster().nodes().get().size(), "nodes");
             check(22, admin.describeCluster().clusterId().get().length(), "cluster id");
+            check(true, admin.describeFeatures().featureMetadata().get() != null, "features");
+            check(0, admin.listConfigResources(Set.of(ConfigResource.Type.CLIENT_METRICS),
+                new ListConfigResourcesOptions()).all().get().size(), "metrics of clients");
         }
     }
 
@@ -571,6 +582,9 @@ public final class JavaClient {
             long size = admin.describeLogDirs(List.of(node)).allDescriptions().get().get(node)
                 .values().iterator().next().replicaInfos().get(p).size();
             check(true, size > 100, "bytes of the log: " + size);
+            var replica = new TopicPartitionReplica(topic, 0, node);
+            check(true, admin.describeReplicaLogDirs(List.of(replica)).all().get().get(replica)
+                .getCurrentReplicaLogDir() != null, "the folder of the log");
         }
     }
 

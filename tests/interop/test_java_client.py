@@ -33,6 +33,7 @@ SCENARIOS = [
     "changing-over",
     "positions",
     "topics",
+    "cluster",
     "configs",
     "groups",
     "records",
