@@ -22,6 +22,7 @@ pytestmark = [
 _FOLDER = Path(__file__).parent
 _DEADLINE_SECONDS = 120
 _PLATFORMATIC = "@platformatic/kafka@1.35.0"
+_KAFKAJS = "kafkajs@2.2.4"
 
 
 def run(package: str, script: str, *arguments: str) -> str:
@@ -63,5 +64,12 @@ def test_what_platformatic_commits_in_transactions_is_read(broker: Service) -> N
 def test_kafkajs_commits_aborts_and_is_fenced(broker: Service) -> None:
     topic = "kafkajs-transactions"
     create(broker.address, topic, partitions=1)
-    printed = run("kafkajs@2.2.4", "kafkajs_client.mjs", broker.address, topic)
+    printed = run(_KAFKAJS, "kafkajs_client.mjs", broker.address, topic)
     assert printed.split() == ["committed", "later", "end"]
+
+
+def test_kafkajs_writes_with_each_codec_and_resumes_in_a_group(broker: Service) -> None:
+    printed = run(_KAFKAJS, "kafkajs_everyday.mjs", broker.address, "kafkajs-everyday")
+    assert printed.split() == [
+        f"{codec}-{number}" for codec in ("none", "gzip") for number in range(3)
+    ]
