@@ -41,6 +41,18 @@ def test_every_path_that_a_guide_names_exists(page: Path) -> None:
     assert not missing
 
 
+def test_every_program_that_works_names_its_tests() -> None:
+    page = (ROOT / "docs" / "interop.md").read_text(encoding="utf-8")
+    table = page.partition("\n## Which programs work\n")[2]
+    rows = [line.split("|")[1:-1] for line in table.splitlines() if line.startswith("|")][2:]
+    assert rows
+    folders = (ROOT / "tests" / "interop", ROOT / "tests" / "broker")
+    for program, _, _, tests in rows:
+        names = re.findall(r"`(\w+\.py)`", tests)
+        assert names, program
+        assert all(any((folder / name).is_file() for folder in folders) for name in names), program
+
+
 def test_every_decision_is_in_the_index() -> None:
     folder = ROOT / "docs" / "decisions"
     index = set(_LINK.findall((folder / "README.md").read_text(encoding="utf-8")))
