@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.broker.clients import PRODUCERS, Message
 from tests.interop import apache_kafka
-from tests.interop.in_place import log_folder, start_in_place
+from tests.interop.in_place import is_apache_kafka, log_folder, start_in_place
 from tests.waiting import until
 
 pytestmark = pytest.mark.contract
@@ -276,7 +276,8 @@ def test_kafkas_own_compatibility_test(address: str) -> None:
         "--topic", "compatible", "--num-cluster-nodes", "1",
         "--expect-record-too-large-exception", "False",
         "--offsets-for-times-supported", "True", "--cluster-id-supported", "True",
-        "--create-topics-supported", "True", "--describe-acls-supported", "False",
+        "--create-topics-supported", "True",
+        "--describe-acls-supported", str(is_apache_kafka()),
         "--describe-configs-supported", "True", "--idempotent-producer-supported", "True",
     )  # fmt: skip
     assert "SUCCESS" in said
