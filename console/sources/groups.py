@@ -1,7 +1,10 @@
 """The consumer groups: members, lag in messages and in time, and the recent course of the lag.
 
-Rules: `headworks.groups` describes all groups together, in the background. Only numbers are kept of
-earlier samples: the positions of two minutes, and the lag of the last readings.
+Rules:
+
+- `headworks.groups` describes all groups together, in the background.
+- Only numbers are kept of earlier samples: the positions of two minutes, the lag of the last
+  readings, and the time at which each group's state was first seen.
 """
 
 from __future__ import annotations
@@ -27,6 +30,14 @@ _MAX_LAGS = 120
 
 
 @dataclass(frozen=True, slots=True)
+class StateSince:
+    """The time at which a state was first seen; `earlier`: the console's first reading saw it."""
+
+    at_ms: int
+    earlier: bool
+
+
+@dataclass(frozen=True, slots=True)
 class GroupRow:
     """A group and its state; `lags` are oldest first."""
 
@@ -34,6 +45,7 @@ class GroupRow:
     topics: tuple[str, ...]
     state: GroupState
     because: str
+    since: StateSince
     lags: tuple[float, ...]
 
 
@@ -54,13 +66,16 @@ class GroupReader:
         zookeeper: str | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
+        calendar: Callable[[], float] = time.time,
     ) -> None:
         self._bootstrap = bootstrap
         self._zookeeper = zookeeper
         self._clock = clock
+        self._calendar = calendar
         self._groups: Groups | None = None
         self._samples: dict[str, deque[GroupSample]] = {}  # the last samples by group
         self._lags: dict[str, deque[float]] = {}  # the last lags by group
+        self._rows: Mapping[str, GroupRow] | None = None  # of the last reading
 
     def __call__(self) -> GroupsSnapshot:
         """Read all groups. Raises UnreachableError if the broker or ZooKeeper does not answer."""
@@ -74,6 +89,7 @@ class GroupReader:
         rows = {one.name: self._row(one, now) for one in found}
         self._samples = {name: self._samples[name] for name in rows}
         self._lags = {name: self._lags[name] for name in rows}
+        self._rows = rows
         by_topic: dict[str, list[str]] = {}
         for name, row in rows.items():
             for topic in row.topics:
@@ -95,4 +111,13 @@ class GroupReader:
         lags.append(float(sample.lag))
         state, because = group_state(kept)
         topics = tuple(sorted({topic for topic, _ in positions}))
-        return GroupRow(group, topics, state, because, tuple(lags))
+        since = state_since(self._rows, group.name, state, 1000 * int(self._calendar()))
+        return GroupRow(group, topics, state, because, since, tuple(lags))
+
+
+def state_since(
+    before: Mapping[str, GroupRow] | None, name: str, state: GroupState, now_ms: int
+) -> StateSince:
+    """Return since when a group has its state. `before` is the last reading, None at the first."""
+    row = before.get(name) if before is not None else None
+    return row.since if row and row.state is state else StateSince(now_ms, before is None)

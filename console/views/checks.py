@@ -19,7 +19,7 @@ from headworks._console.sources.audits import AuditSnapshot
 from headworks._console.sources.groups import GroupsSnapshot
 from headworks._console.sources.loads import LoadsSnapshot
 from headworks._console.sources.poller import SourceState
-from headworks._console.views.groups import group_lines
+from headworks._console.views.groups import GroupLine, group_lines
 from headworks._console.views.visibility import CanSee
 
 _MINUTE_MS = 60_000
@@ -177,10 +177,10 @@ def groups_check(groups: GroupsSnapshot | None, can_see: CanSee) -> HealthCheck:
     name, link = "groups", "/groups"
     lines = group_lines(groups, can_see)
     unwell = {
-        state: sorted(line.name for line in lines if line.state == state)
+        state: sorted((one for one in lines if one.state == state), key=lambda one: one.since.at_ms)
         for state in ("stopped", "stalled", "falling behind", "rewound")
     }
-    told = [f"{_names(names)} {state}" for state, names in unwell.items() if names]
+    told = [f"{state}: {_groups_since(some)}" for state, some in unwell.items() if some]
     if told:
         bad = unwell["stopped"] or unwell["stalled"]
         level = CheckLevel.BAD if bad else CheckLevel.WARN
@@ -239,6 +239,15 @@ def _names(names: Sequence[str]) -> str:
     more = len(names) - _MAX_NAMES
     verb = "is" if len(names) == 1 else "are"
     return f"{shown}{f' and {more} more' if more > 0 else ''} {verb}"
+
+
+def _groups_since(lines: Sequence[GroupLine]) -> str:
+    shown = [
+        f"{one.name} since {_utc(one.since.at_ms)}{' or earlier' * one.since.earlier}"
+        for one in lines[:_MAX_NAMES]
+    ]
+    more = len(lines) - _MAX_NAMES
+    return ", ".join([*shown, f"and {more} more"] if more > 0 else shown)
 
 
 def _utc(milliseconds: int) -> str:

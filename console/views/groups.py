@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from headworks._ci.verdict import DownstreamConsumer
-from headworks._console.sources.groups import GroupRow, GroupsSnapshot
+from headworks._console.sources.groups import GroupRow, GroupsSnapshot, StateSince
 from headworks._console.views.charts import Chart
 from headworks._console.views.paging import ListPage, ListQuery, list_page
 from headworks._console.views.visibility import CanSee
@@ -28,6 +28,7 @@ class GroupLine:
     behind_ms: int | None
     state: str
     because: str
+    since: StateSince
     lags: tuple[float, ...]
 
 
@@ -159,6 +160,7 @@ def _line(row: GroupRow, can_see: CanSee) -> GroupLine:
         group.behind_ms,
         row.state.value,
         row.because if len(seen) == len(row.topics) else row.state.value,
+        row.since,
         row.lags,
     )
 

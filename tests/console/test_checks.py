@@ -19,12 +19,15 @@ from headworks._audit.thresholds import Thresholds
 from headworks._console.app.visibility import ALL_VISIBLE
 from headworks._console.sources import Poller
 from headworks._console.sources.audits import AuditSnapshot
+from headworks._console.sources.group_state import GroupState
+from headworks._console.sources.groups import GroupRow, GroupsSnapshot, StateSince, state_since
 from headworks._console.sources.loads import LoadRun, LoadsSnapshot
 from headworks._console.sources.poller import SourceState
 from headworks._console.views.checks import (
     CheckLevel,
     HealthCheck,
     disk_check,
+    groups_check,
     is_well,
     loads_check,
     quarantine_check,
@@ -35,6 +38,7 @@ from headworks._console.views.checks import (
 )
 from headworks._console.views.health import HealthPage, health_page
 from headworks._console.views.paging import ListQuery
+from headworks.groups import GroupDescription, GroupKind
 from tests.audit.test_store import WINDOW, add, increment
 
 pytestmark = pytest.mark.unit
@@ -100,6 +104,33 @@ def test_loads_are_late_against_their_own_schedule() -> None:
     assert late.level is CheckLevel.BAD
     assert "load 8 was 40 min ago, and they come every 10 min" in late.says
     assert loads_check(LoadsSnapshot(), 0).level is CheckLevel.UNKNOWN
+
+
+def group(name: str, state: GroupState, since: StateSince) -> GroupRow:
+    described = GroupDescription(name, GroupKind.CLASSIC, False, "empty", (), ())
+    return GroupRow(described, (TOPIC,), state, "", since, ())
+
+
+def test_groups_are_named_with_the_time_since_when_they_are_not_well() -> None:
+    some = [group(f"g{n}", GroupState.STOPPED, StateSince(n * MINUTE, n == 0)) for n in range(5)]
+    some.append(group("slow", GroupState.BEHIND, StateSince(7 * MINUTE, earlier=False)))
+    some.append(group("fine", GroupState.OK, StateSince(0, earlier=True)))
+    check = groups_check(GroupsSnapshot({one.group.name: one for one in some}, {}), ALL_VISIBLE)
+    assert check.level is CheckLevel.BAD
+    assert check.says == (
+        "stopped: g0 since 1970-01-01 00:00 UTC or earlier, g1 since 1970-01-01 00:01 UTC, "
+        "g2 since 1970-01-01 00:02 UTC, and 2 more; "
+        "falling behind: slow since 1970-01-01 00:07 UTC"
+    )
+
+
+def test_a_state_begins_when_it_is_first_read_and_maybe_earlier_at_the_first_reading() -> None:
+    begun = state_since(None, "g", GroupState.STALLED, 5)
+    assert begun == StateSince(5, earlier=True)
+    rows = {"g": group("g", GroupState.STALLED, begun)}
+    assert state_since(rows, "g", GroupState.STALLED, 9) == begun
+    assert state_since(rows, "g", GroupState.OK, 9) == StateSince(9, earlier=False)
+    assert state_since(rows, "new", GroupState.STALLED, 9) == StateSince(9, earlier=False)
 
 
 def test_quarantine_refusals_and_disk() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from headworks._console.app.visibility import ALL_VISIBLE
 from headworks._console.sources.group_state import GroupState
-from headworks._console.sources.groups import GroupRow, GroupsSnapshot
+from headworks._console.sources.groups import GroupRow, GroupsSnapshot, StateSince
 from headworks._console.sources.subjects import SubjectRow, SubjectsSnapshot
 from headworks._console.sources.topics import TopicRow, TopicsSnapshot
 from headworks._console.views.search import MAX_HITS, Searched, search
@@ -40,7 +40,7 @@ def subject(name: str, *paths: str, owner: str | None = None) -> SubjectRow:
 
 def group(name: str, *topics: str) -> GroupRow:
     described = GroupDescription(name, GroupKind.CLASSIC, True, "stable", (), ())
-    return GroupRow(described, topics, GroupState.OK, "", ())
+    return GroupRow(described, topics, GroupState.OK, "", StateSince(0, earlier=False), ())
 
 
 EVERY = Searched(
