@@ -201,7 +201,7 @@ def _silent_tiers(
                 (tier,),
                 None,
                 f"{tier} has counted nothing since {_iso_time(state.last_sent)}, "
-                f"and producers have until {_iso_time(sending)}",
+                f"and producers counted until {_iso_time(sending)}",
             )
 
 
@@ -256,8 +256,9 @@ def _source_findings(
                 "abandoned",
                 names,
                 None,
-                f"{who} reported last at {_iso_time(one.last_sent)}, with {one.unsettled:,} "
-                "messages of whose fate nothing is known: start a producer there, which reports it",
+                f"{who} last reported at {_iso_time(one.last_sent)}, and left {one.unsettled:,} "
+                f"message{'s' * (one.unsettled != 1)} without an outcome; start a producer there "
+                "with the same state folder: it publishes the rest",
             )
         lag = one.lag_ms
         # A load is reported when it is applied, so its way is never short.
