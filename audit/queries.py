@@ -151,16 +151,15 @@ def health(
 
 
 def topic_audit(store: AuditStore, topic: str, *, now: int, windows: int = 144) -> TopicAudit:
-    """Return one topic's newest `windows` with a line per tier, drops, and time to complete."""
+    """Return one topic's newest `windows` with a line per tier, drops, and time to complete.
+
+    The tiers are those that counted the topic, and the loader's if it counted any topic.
+    """
+    t = tables.topics.c
     with store.read() as connection:
         starts = time_axis(newest_windows(connection, None, now, windows, topic), windows)
-        names = list(
-            connection.scalars(
-                select(tables.topics.c.tier)
-                .where(tables.topics.c.topic == topic, tables.topics.c.tier != PRODUCER_TIER)
-                .order_by(tables.topics.c.tier)
-            )
-        )
+        some = ((t.topic == topic) & (t.tier != PRODUCER_TIER)) | (t.tier == LOADER_TIER)
+        names = list(connection.scalars(select(t.tier).where(some).distinct().order_by(t.tier)))
         bounds = (
             WindowBounds(starts[0], starts[-1] + 1, [topic])
             if starts

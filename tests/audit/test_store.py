@@ -366,6 +366,16 @@ def test_a_topic_without_producer_counts_claims_nothing(store: AuditStore) -> No
     assert (row.missing, row.surplus, row.referenced) == (0, 0, False)
 
 
+def test_a_topic_that_was_never_loaded_has_the_line_of_the_loader(store: AuditStore) -> None:
+    add(store, increment("t", "producer", 0, {"attempted": 9, "dropped:x": 2, "delivered": 7}))
+    assert queries.topic_audit(store, "t", now=NOW).tiers == ()  # nothing is loaded here
+    add(store, increment("other", "hadoop", 0, {"loaded": 1}))
+    (line,) = queries.topic_audit(store, "t", now=NOW).tiers
+    assert line.tier == "hadoop"
+    assert line.cells[0] is not None
+    assert line.cells[0].balance.dropped == 2
+
+
 def test_drops_are_counted_by_reason(store: AuditStore) -> None:
     counts = {"attempted": 9, "dropped:queue_full": 2, "dropped:too_large": 1, "delivered": 6}
     add(store, increment("t", "producer", 0, counts), increment("t", "hadoop", 0, {"loaded": 6}))
