@@ -23,7 +23,6 @@ from headworks._audit.store.upsert import upsert
 from headworks._audit.volume_bands import (
     AHEAD_MS,
     AHEAD_WINDOWS,
-    UNKNOWN,
     TopicVolume,
     UnusualVolume,
     usual_of,
@@ -64,8 +63,8 @@ def judge_volumes(store: AuditStore, now: int) -> int:
             weeks = _counts(connection, weeks_before(window + AHEAD_MS))
             found = {}
             for topic, volume in volumes.items():
-                ahead = _weeks_of(topic, weeks, first[topic])
-                if (unusual := volume.judge(counts.get(topic, 0), *ahead)) is not None:
+                ahead = _usual(topic, weeks, first[topic])
+                if (unusual := volume.judge(counts.get(topic, 0), ahead)) is not None:
                     found[topic] = unusual
     _save(store, volumes, counts, found)
     return len(ends)
@@ -94,22 +93,18 @@ def _begun(connection: Connection, first: Mapping[str, int], last: int) -> dict[
     if not first:
         return {}
     around = range(last - AHEAD_MS, last + AHEAD_MS + 1, WINDOW_MS)
-    known: dict[str, list[tuple[float, float]]] = {topic: [] for topic in first}
+    known: dict[str, list[float]] = {topic: [] for topic in first}
     for window in around:
         weeks = _counts(connection, weeks_before(window))
         for topic, begun in first.items():
-            known[topic].append(_weeks_of(topic, weeks, begun))
+            known[topic].append(_usual(topic, weeks, begun))
     assert len(around) == 2 * AHEAD_WINDOWS + 1
-    return {
-        topic: TopicVolume(last, [usual for usual, _ in some], [ago for _, ago in some])
-        for topic, some in known.items()
-    }
+    return {topic: TopicVolume(last, usual) for topic, usual in known.items()}
 
 
-def _weeks_of(topic: str, weeks: Mapping[int, _Counts], begun: int) -> tuple[float, float]:
-    """Return the usual volume of a window, and its volume a week ago; -1 if one is unknown."""
-    counts = [n.get(topic, 0) for start, n in weeks.items() if start >= begun]
-    return usual_of(counts), float(counts[-1]) if counts else UNKNOWN
+def _usual(topic: str, weeks: Mapping[int, _Counts], begun: int) -> float:
+    """Return the usual volume of a window; -1 if it is unknown."""
+    return usual_of([n.get(topic, 0) for start, n in weeks.items() if start >= begun])
 
 
 def _counts(connection: Connection, windows: Iterable[int]) -> dict[int, _Counts]:

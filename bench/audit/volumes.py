@@ -51,7 +51,7 @@ def _store(bench: Bench, rounds: int) -> AuditStore:
         last = _NOW - WINDOW_MS
         some = [chance.random() for _ in range(840)]
         around = [1_000.0] * (2 * AHEAD_WINDOWS + 1)
-        memory = TopicVolume(last, around, around, raw=some[:434], level=some[:18], mads=some)
+        memory = TopicVolume(last, around, raw=some[:434], mads=some)
         row = {"window_start": last, "counted": 0, "usual": 0, "unusual": 0}
         packed = {**row, "packed": memory.pack()}
         connection.execute(insert(tables.volumes), [{**packed, "topic": name} for name in names])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -99,8 +99,8 @@ def test_a_pause_of_days_starts_over_and_a_short_one_is_caught_up(store: AuditSt
 
 def test_what_is_packed_is_what_it_was() -> None:
     one = TopicVolume(
-        *(0, [1.0] * 19, [2.0] * 19, 0.5, 0.25),
-        *([1.0, 2.0, 3.0], [0.5], [], [0.25, 0.5], [0.125]),
+        *(0, [1.0] * 19, 3, [1.0, 2.0, 3.0], [0.5]),
+        *([0.25] * 6, [0.5, 0.25], [], [0.125, 0.5], [0.125]),
     )
     assert TopicVolume.unpack(0, one.pack()) == one
 
@@ -124,8 +124,42 @@ def test_volumes_that_an_earlier_release_packed_start_over(store: AuditStore) ->
 def test_a_topic_is_judged_after_three_weeks() -> None:
     assert usual_of([5, 6]) == -1
     assert usual_of([5, 6, 9]) == 6
-    volume = TopicVolume(0, [-1.0] * 19, [-1.0] * 19)
-    assert all(volume.judge(n, -1.0, -1.0) is None for n in (1_000, 0, 1_000))
+    volume = TopicVolume(0, [-1.0] * 19)
+    assert all(volume.judge(n, -1.0) is None for n in (1_000, 0, 1_000))
+
+
+def alarms(volume: TopicVolume, counts: Iterable[int]) -> list[bool]:
+    return [volume.judge(n, 300.0) is not None for n in counts]
+
+
+def known() -> TopicVolume:
+    """A topic that has counted its usual 300 messages in every window of five hours."""
+    volume = TopicVolume(0, [300.0] * 19)
+    assert not any(alarms(volume, [300] * 30))
+    return volume
+
+
+def test_a_drop_does_not_lower_the_level_that_it_is_measured_from() -> None:
+    volume = known()
+    found = alarms(volume, [210] * 18)
+    assert found == [False] + [True] * 17
+    assert not any(alarms(volume, [300] * 18))  # it ends with the drop
+
+
+def test_a_new_volume_is_usual_after_some_hours() -> None:
+    found = alarms(known(), [210] * 48)
+    assert 18 < found.count(True) < 30
+    assert not any(found[30:])
+
+
+def test_a_topic_that_stops_is_found_in_its_first_window_and_stays_so() -> None:
+    assert all(alarms(known(), [0] * 144))
+
+
+def test_a_slow_fade_is_found() -> None:
+    counts = range(300, 100, -2)
+    first = next(n for n, unusual in zip(counts, alarms(known(), counts), strict=True) if unusual)
+    assert 150 < first < 210
 
 
 @pytest.mark.seconds
