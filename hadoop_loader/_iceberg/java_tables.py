@@ -9,6 +9,11 @@ Rules:
   that day. Any other file is in no partition, and readers find it by its statistics.
 - A table is loaded from the catalog once for each snapshot, and a class of Java is looked up once:
   both cost more than the rest of a small snapshot.
+- Metadata on a local disk are written without Hadoop's checksum files. Hadoop starts `chmod` for
+  each file that it makes.
+- Publishers ask for a table that may be new by `exists`: PySpark makes some 80 calls for an
+  exception of Java.
+- All footers are read with one configuration: without one, Parquet parses Hadoop's XML for each.
 - Nothing here removes a data file: the loader does, after the snapshots that need it have expired.
 """
 
@@ -56,7 +61,15 @@ class _IcebergApi:
         self.metadata_from = api.TableMetadata.buildFrom
         self.day = api.expressions.Expressions.day
         self.names_from_json = api.mapping.NameMappingParser.fromJson
-        self.file_metrics = api.parquet.ParquetUtil.fileMetrics
+        self.footer_metrics = api.parquet.ParquetUtil.footerMetrics
+        self.no_field_metrics = jvm.java.util.stream.Stream.empty
+        parquet = api.shaded.org.apache.parquet  # as Iceberg's runtime has it
+        self.parquet_settings = parquet.conf.HadoopParquetConfiguration
+        self.read_options = parquet.ParquetReadOptions.builder
+        self.parquet_file = parquet.hadoop.util.HadoopInputFile.fromStatus
+        self.open_parquet = parquet.hadoop.ParquetFileReader.open
+        self.path = jvm.org.apache.hadoop.fs.Path
+        self.file_status = jvm.org.apache.hadoop.fs.FileStatus
         self.metrics_config = api.MetricsConfig.forTable
         self.data_file = api.DataFiles.builder
         self.timestamp = getattr(api.types, "Types$TimestampType").withZone()
@@ -76,8 +89,9 @@ class IcebergTables:
         self._api = _IcebergApi(jvm)
         self._found: dict[str, Any] = {}  # tables that are about to change, as they were found
         self._default_format = given.get("table-default.format-version", str(_FORMAT))
-        configuration = spark.sparkContext._jsc.hadoopConfiguration()
-        self._catalog = self._api.build_catalog(CATALOG, self._map(given), configuration)
+        self._settings = _file_settings(jvm, spark.sparkContext._jsc.hadoopConfiguration())
+        self._parquet_settings = self._api.parquet_settings(self._settings)
+        self._catalog = self._api.build_catalog(CATALOG, self._map(given), self._settings)
         self._location = location
         self._namespace = self._api.namespace_of(self._strings([namespace]))
         if not self._catalog.namespaceExists(self._namespace):
@@ -101,6 +115,13 @@ class IcebergTables:
             metadata.formatVersion() >= _FORMAT,
         )
 
+    def exists(self, table: str) -> bool:
+        """Return whether the catalog has a table."""
+        found = bool(self._catalog.tableExists(self._name(table)))
+        if not found:
+            self._found.pop(table, None)
+        return found
+
     @property
     def creates_defaults(self) -> bool:
         """Whether a new table's format has defaults."""
@@ -109,7 +130,7 @@ class IcebergTables:
     def drop(self, table: str) -> None:
         """Drop a table, if it exists; its data files stay."""
         self._found.pop(table, None)
-        if self._catalog.tableExists(self._name(table)):
+        if self.exists(table):
             self._catalog.dropTable(self._name(table), False)
 
     def change(self, change: TableChange) -> None:
@@ -220,12 +241,24 @@ class IcebergTables:
             names = self._api.names_from_json(change.schema.names)
             config, spec = self._api.metrics_config(table), table.spec()
             for new in added:
-                source = table.io().newInputFile(new.uri, new.bytes)
-                metrics = self._api.file_metrics(source, config, names)
+                metrics = self._metrics(new, config, names)
                 add(self._data_file(table, spec, metrics, change, new))
         for key, value in change.summary.items():
             update.set(key, value)
         update.commit()
+
+    def _metrics(self, new: PublishedFile, config: Any, names: Any) -> Any:
+        """Return the statistics in a file's footer, by the ids of the table."""
+        status = self._api.file_status(new.bytes, False, 1, 1, 0, self._api.path(new.uri))
+        source = self._api.parquet_file(status, self._settings)
+        reader = self._api.open_parquet(
+            source, self._api.read_options(self._parquet_settings).build()
+        )
+        try:
+            empty = self._api.no_field_metrics()
+            return self._api.footer_metrics(reader.getFooter(), empty, config, names)
+        finally:
+            reader.close()
 
     def _update(self, transaction: Any, change: TableChange, *, adds: bool, removes: bool) -> Any:
         if not removes:
@@ -294,6 +327,15 @@ def check_iceberg(spark: Any) -> None:
             "folder into spark-defaults.conf, in the folder that SPARK_CONF_DIR names: "
             "spark.driver.extraClassPath FOLDER/*",
         )
+
+
+def _file_settings(jvm: Any, given: Any) -> Any:
+    """Return Hadoop's settings for the catalog's files, with the plain file system for `file:`."""
+    found = jvm.org.apache.hadoop.conf.Configuration(given)
+    found.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
+    # The JVM's cache holds the file system with checksums, whatever the settings say.
+    found.setBoolean("fs.file.impl.disable.cache", True)
+    return found
 
 
 def _files(table: Any) -> Iterator[Any]:

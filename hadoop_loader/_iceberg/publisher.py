@@ -60,6 +60,10 @@ class Tables(Protocol):
         """Whether a new table's format has defaults."""
         ...
 
+    def exists(self, table: str) -> bool:
+        """Return whether the catalog has a table."""
+        ...
+
     def find(self, table: str) -> PublishedTable | None:
         """Return a table as the catalog has it, or None."""
         ...
@@ -177,7 +181,8 @@ class SnapshotPublisher:
     ) -> str | None:
         """Publish one table; return the commit of its snapshot, or None if it must be repeated."""
         try:
-            found = tables.find(source.table)
+            is_new = not known and not tables.exists(source.table)
+            found = None if is_new else tables.find(source.table)
             if found is not None and not found.snapshot:
                 tables.drop(source.table)
                 found = None

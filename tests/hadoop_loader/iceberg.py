@@ -48,6 +48,10 @@ class MemoryTables:
     creates_defaults: bool = True
     _one_change: Lock = field(default_factory=Lock)  # tables are published by several threads
 
+    def exists(self, table: str) -> bool:
+        self._answer()
+        return table in self.tables
+
     def find(self, table: str) -> PublishedTable | None:
         self._answer()
         if table not in self.tables:
