@@ -32,15 +32,15 @@ from tests.interop import engines
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(900)]
 
-TOPICS = 8
 LOADS = 3
 ROWS = 4  # of each load
 
 
-def test_hive_reads_every_table_of_a_generated_evolution(tmp_path: Path) -> None:
+@pytest.mark.parametrize("topics", [8, pytest.param(25, marks=pytest.mark.minutes)])
+def test_hive_reads_every_table_of_a_generated_evolution(tmp_path: Path, topics: int) -> None:
     world, rng = World(tmp_path / "warehouse"), random.Random(22)
     evolutions = filter(comparable, map(chain, itertools.count(5000)))
-    chains = {f"topic{i}": versions for i, versions in enumerate(islice(evolutions, TOPICS))}
+    chains = {f"topic{i}": versions for i, versions in enumerate(islice(evolutions, topics))}
     written: dict[str, list[tuple[Any, bytes]]] = {topic: [] for topic in chains}
     for step in range(LOADS):
         for topic, versions in chains.items():
@@ -55,7 +55,7 @@ def test_hive_reads_every_table_of_a_generated_evolution(tmp_path: Path) -> None
         for topic, rows in written.items()
     }
     for_spark = {t for t in chains if SPARK_ALONE.search(world.catalog.views[t])}
-    assert 0 < len(for_spark) < TOPICS / 2
+    assert 0 < len(for_spark) < topics / 2
     asked = [*statements(world, "before")]
     Compaction(world.context(), every=True).run()  # the files before it stay for an hour
     asked += statements(world, "after")

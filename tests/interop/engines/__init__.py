@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +29,55 @@ _OPENED = (
 def spark41_rows(catalog: str, namespace: str, tables: Sequence[str]) -> dict[str, list[Any]]:
     """The rows of Iceberg tables by offset, as Spark 4.1 reads them. `catalog`: a JDBC URL."""
     jars = maven.fetch(_HERE.parent / "spark41.xml", "spark41", "Spark 4.1 with Iceberg")
+    return _rows_by_table(_printed("IcebergRows", jars, [catalog, namespace, *tables]))
+
+
+def trino_rows(catalog: str, namespace: str, tables: Sequence[str]) -> dict[str, list[Any]]:
+    """The rows of Iceberg tables by offset, as Trino reads them. `catalog`: a JDBC URL."""
+    jars = maven.fetch(_HERE.parent / "trino.xml", "trino", "Trino")
+    java = [str(java25()), "--add-modules=jdk.incubator.vector"]
+    printed = _printed("TrinoRows", jars, [catalog, namespace, *tables], java=java)
+    return {
+        table: [_from_trino(row) for row in rows] for table, rows in _rows_by_table(printed).items()
+    }
+
+
+def java25() -> Path | None:
+    """A Java of version 25 or newer, which Trino needs."""
+    homes = [os.environ.get("JAVA_HOME", ""), *sorted(Path("/usr/lib/jvm").glob("*"))]
+    for release in (Path(home) / "release" for home in homes):
+        text = release.read_text(encoding="utf-8") if release.is_file() else ""
+        version = re.search(r'JAVA_VERSION="(\d+)', text)
+        if version is not None and int(version[1]) >= 25:
+            return release.with_name("bin") / "java"
+    return None
+
+
+_SCALARS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys((":integer", ":bigint"), int),
+    **dict.fromkeys((":real", ":double"), float),
+    ":decimal": Decimal,
+    ":varbinary": bytes.fromhex,
+    ":date": date.fromisoformat,
+    ":timestamp with time zone": lambda text: datetime.fromisoformat(text.replace(" UTC", "Z")),
+}
+
+
+def _from_trino(found: Any) -> Any:
+    """Return a value of `TrinoRows`."""
+    if isinstance(found, list):
+        return [_from_trino(item) for item in found]
+    if not isinstance(found, dict):
+        return found
+    for kind in _SCALARS.keys() & found.keys():
+        return _SCALARS[kind](found[kind])
+    return {name: _from_trino(value) for name, value in found.items()}
+
+
+def _rows_by_table(printed: str) -> dict[str, list[Any]]:
+    """Return the rows of lines "TABLE TAB JSON"."""
     found: dict[str, list[Any]] = {}
-    for line in _printed("IcebergRows", jars, [catalog, namespace, *tables]).splitlines():
+    for line in printed.splitlines():
         table, tab, row = line.partition("\t")
         if tab:
             found.setdefault(table, []).append(json.loads(row))
@@ -59,10 +110,16 @@ def hive_rows(folder: Path, statements: Sequence[tuple[str, str]]) -> dict[str, 
     return rows
 
 
-def _printed(program: str, jars: Sequence[Path], arguments: Sequence[str], text: str = "") -> str:
+def _printed(
+    program: str,
+    jars: Sequence[Path],
+    arguments: Sequence[str],
+    text: str = "",
+    java: Sequence[str] = ("java",),
+) -> str:
     """Return the output of a program of this folder."""
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
-    command = ["java", "-Xmx1g", "-Duser.timezone=UTC", *opened, "-cp", f"{jars[0].parent}/*"]
+    command = [*java, "-Xmx1g", "-Duser.timezone=UTC", *opened, "-cp", f"{jars[0].parent}/*"]
     with tempfile.TemporaryDirectory() as folder:  # Derby writes a log beside itself
         done = subprocess.run(
             [*maven.bound(), *command, str(_HERE / f"{program}.java"), *arguments],
