@@ -54,8 +54,7 @@ def arrow_rows(folder: Path) -> Rows:
 
 
 def polars_rows(folder: Path) -> Rows:
-    import polars
-
+    polars: Any = importlib.import_module("polars")
     found = polars.scan_parquet(f"{folder}/**/*.parquet").sort("_offset").collect()
     return list(found.to_arrow().to_pylist())
 

@@ -44,8 +44,8 @@ def trino_rows(catalog: str, namespace: str, tables: Sequence[str]) -> dict[str,
 
 def java25() -> Path | None:
     """A Java of version 25 or newer, which Trino needs."""
-    homes = [os.environ.get("JAVA_HOME", ""), *sorted(Path("/usr/lib/jvm").glob("*"))]
-    for release in (Path(home) / "release" for home in homes):
+    homes = [Path(os.environ.get("JAVA_HOME", "/")), *sorted(Path("/usr/lib/jvm").glob("*"))]
+    for release in (home / "release" for home in homes):
         text = release.read_text(encoding="utf-8") if release.is_file() else ""
         version = re.search(r'JAVA_VERSION="(\d+)', text)
         if version is not None and int(version[1]) >= 25:
