@@ -52,8 +52,8 @@ class CurrentSubjects:
         revision = _NONE if known is None else self._store.revision()
         if known is not None and known[0] == revision:
             return known[1]
-        resolved = resolve(connection, name)
-        latest = schemas.latest_version(connection, resolved.subject)
+        resolved, state = resolve(connection, name)
+        latest = schemas.latest_version(connection, resolved.subject) if state.is_live else None
         found = CurrentSubject(resolved, latest)
         if latest is not None and _characters(resolved, latest) <= MAX_CHARACTERS:
             self._remember(name, revision, found)

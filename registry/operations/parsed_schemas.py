@@ -21,7 +21,7 @@ from typing import cast
 from sqlalchemy import Connection
 
 from headworks._registry.model import refusals
-from headworks._registry.model.definition import SchemaReference
+from headworks._registry.model.definition import Definition, SchemaReference
 from headworks._registry.store import schemas
 from headworks._registry.store.schemas import StoredSchema, StoredVersion
 from headworks._subject import Subject
@@ -39,11 +39,13 @@ _MAX_NEW_SCHEMAS = 64  # a registration parses its text twice: before and under 
 
 @dataclass(frozen=True, slots=True)
 class ParsedSchema:
-    """New text after parsing: nodes, canonical text, and references with actual versions."""
+    """New text after parsing: its nodes, and its content without metadata and rules.
+
+    The content has the canonical text, and references with actual versions.
+    """
 
     schema: Schema
-    text: str
-    references: tuple[SchemaReference, ...] = ()
+    content: Definition
 
 
 _Spelling = tuple[str, bool, bool]  # a text, and how it is printed and parsed
@@ -80,12 +82,12 @@ class SchemaCache:
             shared = self._fields if strict else None  # lenient texts would add to them unboundedly
             schema = parse(text, references=names, strict=strict, shared=shared)
             if not printed:
-                return ParsedSchema(schema, "", pinned)
+                return ParsedSchema(schema, Definition("", pinned))
             canonical = _print(schema, text, names, normalize=normalize)
         except SchemaError as error:
             fix = f" Fix: {error.fix}." if error.fix else ""
             raise refusals.invalid_schema(f"Invalid schema: {error.message}.{fix}") from None
-        parsed = ParsedSchema(schema, canonical, pinned)
+        parsed = ParsedSchema(schema, Definition(canonical, pinned))
         if not pinned and len(text) <= _MAX_NEW_CHARACTERS:
             with self._lock:
                 self._new[text, normalize, strict] = parsed

@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection
 
@@ -91,7 +91,17 @@ class CandidateBuilder:
             metadata, rules = annotated(proposal, before, config)
             if proposal.version is not None or metadata_and_rules.has_number(metadata):
                 metadata = metadata_and_rules.numbered(metadata, number)
-        return Candidate(Definition(parsed.text, parsed.references, metadata, rules), parsed.schema)
+        definition = parsed.content
+        if metadata is not None or rules is not None:
+            definition = replace(definition, metadata=metadata, rule_set=rules)
+        return Candidate(definition, parsed.schema)
+
+    def likely_digest(self, proposal: ProposedSchema, *, normalize: bool) -> str:
+        """Return the digest that a proposal has unless settings change it; "" if it is unknown."""
+        known = self._schema_cache.known(proposal.text, normalize=normalize, strict=True)
+        if known is None or proposal.references or proposal.metadata or proposal.rules:
+            return ""
+        return known.content.digest
 
     def parse(
         self,

@@ -206,8 +206,7 @@ class RegistryReader:
             if version is not None:
                 entity |= {"subject": str(version.subject), "version": version.number}
             if with_max_id:
-                context = Subject(found.context, "")
-                entity["maxId"] = schemas.last_numbers(connection, context)[1] or 0
+                entity["maxId"] = schemas.last_id(connection, found.context) or 0
             return entity
 
     def uses(self, schema_id: int, *, hint: str, deleted: bool) -> list[tuple[str, int]]:

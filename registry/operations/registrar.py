@@ -37,7 +37,6 @@ from headworks._registry.operations.response_bodies import (
     version_entity,
 )
 from headworks._registry.operations.scopes import (
-    ResolvedSubject,
     config_of,
     in_other_contexts,
     real_subject,
@@ -65,6 +64,7 @@ _MAX_ID = 2**31 - 1
 class _RegistrationPlan:
     """The effect of a registration: none if there is an `existing` version, or a new version."""
 
+    subject: Subject
     definition: Definition
     number: int  # of the existing or new version
     id: int | None  # of the schema; None: the next id of the context
@@ -128,9 +128,10 @@ class Registrar:
     ) -> Entity:
         """Do what `register` does, for a schema that `find_registered` did not find."""
         subject = valid_subject(name)
+        digest = self._candidates.likely_digest(proposal, normalize=normalize)
         with self._store.write() as connection:
-            actual = resolve(connection, subject)
-            version = self._add(connection, actual, proposal, normalize, who)
+            plan = self._plan(connection, subject, proposal, digest, normalize)
+            version = self._add(connection, plan, who)
             return version_entity(connection, self._cache, version, response_format)
 
     def try_to_add(
@@ -144,8 +145,8 @@ class Registrar:
         """Decide as `add` does, and change nothing. A new schema may have no id in the answer."""
         subject = valid_subject(name)
         with self._store.read() as connection:
-            actual = resolve(connection, subject)
-            return self._dry_run(connection, actual, proposal, normalize, response_format)
+            plan = self._plan(connection, subject, proposal, "", normalize)
+            return self._dry_run(connection, plan, response_format)
 
     def look_up(
         self,
@@ -233,15 +234,9 @@ class Registrar:
         )
 
     def _dry_run(
-        self,
-        connection: Connection,
-        resolved: ResolvedSubject,
-        proposal: ProposedSchema,
-        normalize: bool,
-        response_format: ResponseFormat,
+        self, connection: Connection, plan: _RegistrationPlan, response_format: ResponseFormat
     ) -> Entity:
-        subject = resolved.subject
-        plan = self._plan(connection, resolved, proposal, normalize)
+        subject = plan.subject
         if plan.existing is not None:
             return version_entity(connection, self._cache, plan.existing, response_format)
         now = self._store.clock()
@@ -253,16 +248,8 @@ class Registrar:
             del entity["id"]
         return entity
 
-    def _add(
-        self,
-        connection: Connection,
-        resolved: ResolvedSubject,
-        proposal: ProposedSchema,
-        normalize: bool,
-        who: str,
-    ) -> StoredVersion:
-        subject = resolved.subject
-        plan = self._plan(connection, resolved, proposal, normalize)
+    def _add(self, connection: Connection, plan: _RegistrationPlan, who: str) -> StoredVersion:
+        subject = plan.subject
         if plan.existing is not None:
             return plan.existing
         now, stored, is_new = self._store.clock(), None, False
@@ -285,16 +272,20 @@ class Registrar:
     def _plan(
         self,
         connection: Connection,
-        resolved: ResolvedSubject,
+        name: Subject,
         proposal: ProposedSchema,
+        digest: str,
         normalize: bool,
     ) -> _RegistrationPlan:
-        """Decide on a registration without any effect; raises ServiceError if it is refused."""
+        """Decide on a registration without any effect; raises ServiceError if it is refused.
+
+        `digest` is the one that the content is likely to have.
+        """
+        resolved, state = resolve(connection, name, digest)
         subject, config, mode = resolved.subject, resolved.config, resolved.mode
         must_accept_registration(mode, subject, with_id=proposal.id is not None)
-        highest, last_id = schemas.last_numbers(connection, subject)
-        next_number = highest + 1
-        latest = schemas.latest_version(connection, subject) if highest else None
+        next_number, last_id = state.highest + 1, state.last_id
+        latest = schemas.latest_version(connection, subject) if state.is_live else None
         self._share_fields_of(connection, latest)
         candidate = self._candidates.build(
             connection,
@@ -308,11 +299,11 @@ class Registrar:
         )
         definition = candidate.definition
         existing = None
-        if highest:
+        if latest is not None:
             existing = find_equivalent(connection, self._cache, subject, proposal, definition)
         if existing is not None:
             found = existing.number, existing.schema.id
-            return _RegistrationPlan(definition, *found, last_id, existing)
+            return _RegistrationPlan(subject, definition, *found, last_id, existing)
         if mode is Mode.IMPORT:
             return _plan_import(connection, subject, proposal, definition, next_number, last_id)
         if (proposal.version or 0) > 0 and proposal.version != next_number:
@@ -326,8 +317,9 @@ class Registrar:
         )
         if not result.is_compatible:
             raise refusals.incompatible(subject, result.messages, result.findings)
-        ids = schemas.find_ids(connection, subject.context, definition)
-        return _RegistrationPlan(definition, next_number, ids[0] if ids else None, last_id)
+        known = definition.digest == digest
+        ids = state.ids if known else schemas.find_ids(connection, subject.context, definition)
+        return _RegistrationPlan(subject, definition, next_number, ids[0] if ids else None, last_id)
 
     def _share_fields_of(self, connection: Connection, latest: StoredVersion | None) -> None:
         """Parse the latest version first, so that the proposal shares its unchanged fields."""
@@ -369,4 +361,4 @@ def _plan_import(
         )
     if taken is not None and schemas.referrers(connection, subject, number, deleted=True):
         raise refusals.reference_exists(subject, number)
-    return _RegistrationPlan(definition, number, proposal.id, last_id, replaced=taken)
+    return _RegistrationPlan(subject, definition, number, proposal.id, last_id, replaced=taken)

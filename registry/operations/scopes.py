@@ -11,6 +11,7 @@ from headworks._registry.model import config, mode
 from headworks._registry.model.config import Config
 from headworks._registry.model.mode import Mode
 from headworks._registry.store import schemas, settings
+from headworks._registry.store.subject_states import SubjectState, read_settings, read_state
 from headworks._subject import DEFAULT_CONTEXT, GLOBAL_CONTEXT, Subject
 
 GLOBAL = ""
@@ -26,22 +27,30 @@ class ResolvedSubject:
     mode: Mode
 
 
-def resolve(connection: Connection, name: Subject) -> ResolvedSubject:
-    """Return the subject of that name, or the one of which it is an alias."""
-    found = _settings(connection, name)
-    if found.alias:
-        found = _settings(connection, Subject.parse(found.alias, within=name.context))
-    return found.resolved
+def resolve(
+    connection: Connection, name: Subject, digest: str = ""
+) -> tuple[ResolvedSubject, SubjectState]:
+    """Return the subject of that name, or the one of which it is an alias, and its state.
+
+    The state has the ids of the content with this digest.
+    """
+    state = read_state(connection, name, _scopes(name), digest)
+    alias = state.configs.get(str(name), {}).get("alias")
+    if not alias:
+        return _resolved(name, state), state
+    actual = Subject.parse(alias, within=name.context)
+    state = read_state(connection, actual, _scopes(actual), digest)
+    return _resolved(actual, state), state
 
 
 def config_of(connection: Connection, subject: Subject) -> Config:
     """Return the settings in force for a subject."""
-    return _settings(connection, subject).resolved.config
+    return _settings(connection, subject).config
 
 
 def mode_of(connection: Connection, subject: Subject) -> Mode:
     """Return the mode in force for a subject."""
-    return _settings(connection, subject).resolved.mode
+    return _settings(connection, subject).mode
 
 
 def real_subject(connection: Connection, subject: Subject) -> Subject:
@@ -59,26 +68,17 @@ def in_other_contexts(connection: Connection, name: str, subject: Subject) -> It
                 yield Subject(context, subject.name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """The settings that apply to a subject, and its own among them."""
-
-    resolved: ResolvedSubject
-    alias: str | None
+def _settings(connection: Connection, subject: Subject) -> ResolvedSubject:
+    return _resolved(subject, read_settings(connection, _scopes(subject)))
 
 
-def _settings(connection: Connection, subject: Subject) -> _Settings:
+def _resolved(subject: Subject, state: SubjectState) -> ResolvedSubject:
     scopes = _scopes(subject)
-    configs, modes = settings.read_scopes(connection, scopes)
-    own = configs.get(str(subject), {}) if subject.name else {}
-    for_all = {modes.get(scope) for scope in EVERYWHERE}
-    return _Settings(
-        ResolvedSubject(
-            subject,
-            config.in_force(str(subject), *(configs.get(scope) for scope in scopes)),
-            mode.in_force(for_all, *(modes.get(scope) for scope in scopes)),
-        ),
-        own.get("alias"),
+    for_all = {state.modes.get(scope) for scope in EVERYWHERE}
+    return ResolvedSubject(
+        subject,
+        config.in_force(str(subject), *(state.configs.get(scope) for scope in scopes)),
+        mode.in_force(for_all, *(state.modes.get(scope) for scope in scopes)),
     )
 
 

@@ -58,14 +58,12 @@ def find_unchanged(
     latest: StoredVersion | None,
 ) -> StoredVersion | None:
     """Return the live version that a request repeats: an exact one, or an equivalent latest one."""
-    if (
-        latest is not None
-        and schema_id in (None, latest.schema.id)
-        and latest.schema.definition == definition
-    ):
+    if latest is None:
+        return None  # the subject has no live version
+    if schema_id in (None, latest.schema.id) and latest.schema.definition == definition:
         return latest
     exact = find_exact(connection, subject, definition, schema_id)
-    if exact is not None or latest is None or schema_id not in (None, latest.schema.id):
+    if exact is not None or schema_id not in (None, latest.schema.id):
         return exact
     return latest if is_equivalent(connection, cache, latest.schema, definition) else None
 
@@ -114,8 +112,8 @@ def match_lookup(
     registration would store. If there is none either, it has the text of the request, and its
     metadata and rules as far as the request has them.
     """
-    given = Definition(
-        parsed.text, parsed.references, proposal.metadata or None, proposal.rules or None
+    given = replace(
+        parsed.content, metadata=proposal.metadata or None, rule_set=proposal.rules or None
     )
     metadata, rules = annotated(proposal, versions[-1].schema, config)
     completed = replace(given, metadata=metadata, rule_set=rules)

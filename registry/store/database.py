@@ -30,4 +30,4 @@ class RegistryStore(database.Database):
     """The store at a URL; raises the errors of `headworks._server.database.Database`."""
 
     def __init__(self, store: str, *, clock: Callable[[], int] = now_ms) -> None:
-        super().__init__(store, tables.own, _STEPS, salvage=SALVAGE, clock=clock)
+        super().__init__(store, tables.own, _STEPS, salvage=SALVAGE, clock=clock, prepares=True)

@@ -60,11 +60,14 @@ _LATEST = PreparedStatement(
     .order_by(versions.c.version.desc())
     .limit(1)
 )
-_LAST_NUMBERS = PreparedStatement(
-    select(
-        select(func.max(versions.c.version)).where(_OF_SUBJECT).scalar_subquery(),
-        select(contexts.c.last_id).where(contexts.c.name == bindparam("context")).scalar_subquery(),
+_CONTENT = (schemas.c.text, schemas.c.metadata, schemas.c.rule_set, schemas.c.created_ms)
+_SCHEMA = PreparedStatement(
+    select(*_CONTENT).where(
+        schemas.c.context == bindparam("context"), schemas.c.id == bindparam("id")
     )
+)
+_LAST_ID = PreparedStatement(
+    select(contexts.c.last_id).where(contexts.c.name == bindparam("context"))
 )
 _IDS_BY_DIGEST = PreparedStatement(
     select(schemas.c.id).where(
@@ -164,13 +167,9 @@ def latest_version(connection: Connection, subject: Subject) -> StoredVersion | 
     return found[0] if found else None
 
 
-def last_numbers(connection: Connection, subject: Subject) -> tuple[int, int | None]:
-    """Return the highest version number of a subject, and the highest id given out in its context.
-
-    Soft-deleted versions count. Without a version the number is 0, and without any id it is None.
-    """
-    ((number, schema_id),) = _LAST_NUMBERS.rows(connection, _names(subject))
-    return number or 0, schema_id
+def last_id(connection: Connection, context: str) -> int | None:
+    """Return the highest id given out in a context; None before the first one."""
+    return cast(int | None, _LAST_ID.scalar(connection, {"context": context}))
 
 
 def versions_with_text_or_references(
@@ -193,7 +192,11 @@ def versions_of_schema(connection: Connection, context: str, schema_id: int) -> 
 
 def schema_by_id(connection: Connection, context: str, schema_id: int) -> StoredSchema | None:
     """Return the schema with this id, whether a version has it or not."""
-    return dict(_schemas_by_id(connection, context, [schema_id])).get(schema_id)
+    found = _SCHEMA.rows(connection, {"context": context, "id": schema_id})
+    if not found:
+        return None
+    used = _references_of(connection, context, [schema_id])
+    return _stored(context, schema_id, found[0], used)
 
 
 def is_registered(connection: Connection, context: str, schema_id: int) -> bool:
@@ -273,8 +276,9 @@ def _schemas_by_id(
     connection: Connection, context: str, ids: Collection[int]
 ) -> Iterator[tuple[int, StoredSchema]]:
     c = schemas.c
-    content = select(c.id, c.text, c.metadata, c.rule_set, c.created_ms)
-    rows = connection.execute(content.where(c.context == context, c.id.in_(ids))).all()
+    rows = connection.execute(
+        select(c.id, *_CONTENT).where(c.context == context, c.id.in_(ids))
+    ).all()
     used = _references_of(connection, context, ids) if rows else {}
     for schema_id, *row in rows:
         yield schema_id, _stored(context, schema_id, row, used)

@@ -3,56 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import cast
 
-from sqlalchemy import (
-    BindParameter,
-    Connection,
-    Table,
-    bindparam,
-    delete,
-    insert,
-    literal,
-    select,
-    union_all,
-    update,
-)
+from sqlalchemy import Connection, Table, delete, insert, select, update
 
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.store.tables import configs, modes
-from headworks._server.database import PreparedStatement
-
-# Prepared: SQLAlchemy takes longer to build a statement than SQLite to run it.
-_SCOPES: list[BindParameter[str]] = [bindparam(name) for name in ("s1", "s2", "s3", "s4")]
-_IN_FORCE = PreparedStatement(
-    union_all(
-        select(literal(1), configs.c.scope, configs.c.content).where(configs.c.scope.in_(_SCOPES)),
-        select(literal(0), modes.c.scope, modes.c.mode).where(modes.c.scope.in_(_SCOPES)),
-    )
-)
 
 
 def read_config(connection: Connection, scope: str) -> JsonObject | None:
     """The settings made at exactly this scope, or None."""
     content = connection.scalar(select(configs.c.content).where(configs.c.scope == scope))
     return None if content is None else cast(JsonObject, json.loads(content))
-
-
-def read_scopes(
-    connection: Connection, scopes: Sequence[str]
-) -> tuple[dict[str, JsonObject], dict[str, str]]:
-    """The settings and the modes of those of at most four scopes that have any."""
-    names = (*scopes, *[scopes[-1]] * (len(_SCOPES) - len(scopes)))
-    asked = {one.key: name for one, name in zip(_SCOPES, names, strict=True)}
-    found_configs: dict[str, JsonObject] = {}
-    found_modes: dict[str, str] = {}
-    for is_config, scope, content in _IN_FORCE.rows(connection, asked):
-        if is_config:
-            found_configs[scope] = json.loads(content)
-        else:
-            found_modes[scope] = content
-    return found_configs, found_modes
 
 
 def aliases(connection: Connection) -> dict[str, str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from headworks._registry.operations.parsed_schemas import SchemaCache
 from headworks._registry.operations.registrar import ProposedSchema, Registrar
 from headworks._registry.operations.settings import SubjectSettings
 from headworks._registry.store import RegistryStore, schemas
+from headworks._server.database import PreparedStatement
 from tests.registry.rest import record, text_of
 
 pytestmark = pytest.mark.unit
@@ -104,3 +107,29 @@ def test_the_memory_is_bounded(
         for _ in range(2):
             asked.check(name, WIDER, None)
     assert [one.name for one in asked._current._known] == ["b", "c"]
+
+
+def test_a_first_version_is_decided_by_one_query_before_the_lock_and_one_under_it(
+    stores: tuple[RegistryStore, RegistryStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[PreparedStatement] = []
+    rows = PreparedStatement.rows
+
+    def counted(self: PreparedStatement, *given: Any) -> list[tuple[Any, ...]]:
+        asked.append(self)
+        return rows(self, *given)
+
+    monkeypatch.setattr(PreparedStatement, "rows", counted)
+    asking = registrar(stores[0])
+    asking.register("other", FIRST, who="t")
+    for name, proposal in (("s", WIDER), ("t", WIDER)):
+        asked.clear()
+        assert asking.find_registered(name, proposal) is None
+        assert len(asked) == 1
+    assert asking.add("s", WIDER, who="t")["id"] == 2
+    assert len(asked) == 2
+    assert asking.add("t", WIDER, who="t")["id"] == 2  # content of another subject, by its id
+    assert asking.add("s", WIDER, who="t")["version"] == 1  # somebody was faster
+    annotated = replace(WIDER, metadata={"properties": {"owner": "ann"}})
+    assert asking.add("u", annotated, who="t")["id"] == 3
+    assert asking.add("v", annotated, who="t")["id"] == 3

@@ -193,6 +193,19 @@ def test_writers_of_one_thread_are_committed_together(
     assert reader.subjects(":*:", VersionFilter()) == ["a", "b", "c"]
 
 
+def test_writers_of_one_thread_have_one_savepoint(store: RegistryStore) -> None:
+    """SQLite writes what savepoints that pile up hold to a temporary file, page by page."""
+
+    with store.together():
+        for name in ("a", "b", "c"):
+            registering(store, name, text_of(record(f"{name}:int")))()
+        with store.write() as connection:
+            connection.exec_driver_sql("RELEASE SAVEPOINT member")
+            with pytest.raises(OperationalError, match="no such savepoint"):
+                connection.exec_driver_sql("RELEASE SAVEPOINT member")
+            connection.exec_driver_sql("SAVEPOINT member")
+
+
 def test_none_of_them_is_kept_if_the_commit_fails(
     store: RegistryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy import bindparam, insert, select, text, update
@@ -76,3 +77,61 @@ def test_a_connection_that_is_lost_is_not_used_again(opened: RegistryStore) -> N
     assert lost.value.connection_invalidated
     with opened.read() as connection:
         assert reads.rows(connection, {}) == []
+
+
+@pytest.mark.parametrize("store", STORES[1:], indirect=True)
+def test_statements_in_a_transaction_go_past_the_driver(
+    opened: RegistryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver begins the transaction with the first one, and takes what its library cannot."""
+    from psycopg import Connection
+
+    sent: list[str] = []
+    execute: Any = Connection.execute
+
+    def noted(driver: Any, text: str, *values: Any, **options: Any) -> Any:
+        sent.append(text)
+        return execute(driver, text, *values, **options)
+
+    monkeypatch.setattr(Connection, "execute", noted)
+    contents = ["é'%s?$1", '{"a": "\\u0000"}', "", "1" * 70_000]
+    with opened.write() as connection:
+        sent.clear()
+        for number, content in enumerate(contents):
+            PUT.run(connection, {"scope": f"s{number}", "content": content})
+    assert sent == []
+    reads = PreparedStatement(select(configs).order_by(configs.c.scope))
+    with opened.read() as connection:
+        found = [reads.rows(connection, {}) for _ in range(2)]
+    assert len(sent) == 1
+    assert found == [[(f"s{number}", one) for number, one in enumerate(contents)]] * 2
+
+
+@pytest.mark.parametrize("store", STORES[1:], indirect=True)
+def test_a_text_that_would_be_cut_is_refused(opened: RegistryStore) -> None:
+    def put() -> None:
+        with opened.write() as connection:
+            PUT.run(connection, {"scope": "s", "content": "before\0after"})
+
+    with pytest.raises(DBAPIError, match="NUL"):
+        put()
+    with opened.read() as connection:
+        assert list(connection.execute(select(configs))) == []
+
+
+@pytest.mark.parametrize("store", STORES[1:], indirect=True)
+def test_prepared_statements_outlive_a_rollback(opened: RegistryStore) -> None:
+    reads = PreparedStatement(select(configs))
+
+    def fails() -> None:
+        with opened.write() as connection:
+            PUT.run(connection, {"scope": "s", "content": "{}"})
+            for _ in range(10):  # more often than psycopg runs a statement before it prepares it
+                connection.execute(select(configs))
+            raise RuntimeError("rolled back")
+
+    for _ in range(3):
+        with pytest.raises(RuntimeError):
+            fails()
+        with opened.read() as connection:
+            assert [reads.rows(connection, {}) for _ in range(2)] == [[], []]

@@ -263,7 +263,7 @@ def _fill_registry(folder: Path) -> Callable[[], None]:
             {"type": "record", "name": f"R{number}", "doc": "d" * (number * 37 % 900)}
         )
         with store.write() as connection:
-            _, last = schemas.last_numbers(connection, subject)
+            last = schemas.last_id(connection, subject.context)
             given = (last or 0) + 1
             added = StoredSchema(subject.context, given, Definition(text, used), number)
             version = schema_writes.NewVersion(subject, number + 1, added, "w", number)

@@ -49,9 +49,10 @@ class Database:
 
     `store` is `sqlite:///FILE` or `postgresql://..`, and `clock` returns milliseconds since 1970.
     `salvage` is the command that keeps the intact rows of a damaged file. Servers need the
-    `whole_check` of a file; commands that only ask do not (`checked_sqlite.sealed_pages`). Raises
-    UsageError if the store cannot be opened, CorruptError if its file is damaged, and
-    UnreachableError if no database answers.
+    `whole_check` of a file; commands that only ask do not (`checked_sqlite.sealed_pages`). A store
+    whose busy statements are all prepared ones `prepares` (`libpq`). Raises UsageError if the store
+    cannot be opened, CorruptError if its file is damaged, and UnreachableError if no database
+    answers.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Database:
         salvage: str,
         clock: Callable[[], int] = now_ms,
         whole_check: bool = True,
+        prepares: bool = False,
     ) -> None:
         self.clock = clock
         revision = own.state.c.revision
@@ -79,7 +81,7 @@ class Database:
         self._salvage = salvage
         self._commits: CommitCounter | None = None
         self._checkpoint_at = _CHECKPOINT_BYTES  # of the log
-        self._engine = dialects.connect(store, salvage, whole_check=whole_check)
+        self._engine = dialects.connect(store, salvage, whole_check=whole_check, prepares=prepares)
         self._reading = dialects.reading(self._engine)  # the engine with snapshot reads
         self._asking = dialects.asking(self._engine)  # the engine for single statements
         self.useful_readers = dialects.useful_readers(self._engine)  # threads, at a time
@@ -200,13 +202,13 @@ class Database:
             with self._counting:
                 self._queued -= 1
 
-    def _raise_revision(self, connection: Connection, before: str | None) -> int:
-        """Run the statement `before`, if any, and raise the revision; return the new one."""
-        if before is not None and takes_several(connection.dialect):
+    def _raise_revision(self, connection: Connection, before: Sequence[str]) -> int:
+        """Run the statements `before`, if any, and raise the revision; return the new one."""
+        if before and takes_several(connection.dialect):
             text = self._returned_revision.text(connection)
-            return int(run_script(connection, (before, text))[0][0])
-        if before is not None:
-            run_text(connection, before)
+            return int(run_script(connection, (*before, text))[0][0])
+        for one in before:
+            run_text(connection, one)
         if dialects.can_return(connection):
             return int(self._returned_revision.scalar(connection, {}))
         self._add_revision.run(connection, {})

@@ -51,12 +51,15 @@ _RETURNING_SINCE = (3, 35, 0)
 _MIGRATION_LOCK = 0x4865_6164
 
 
-def connect(store: str, salvage: str, *, whole_check: bool = True) -> Engine:
+def connect(
+    store: str, salvage: str, *, whole_check: bool = True, prepares: bool = False
+) -> Engine:
     """Return an engine for the store at a URL: `sqlite:///FILE` or `postgresql://..`.
 
     Raises UsageError for any other URL, a missing driver, or a missing folder, and CorruptError for
     a damaged file, with the command `salvage` as one way out. Without `whole_check`, the rows of a
-    file are checked only if its pages are not as its last program left them.
+    file are checked only if its pages are not as its last program left them. If we `prepare`
+    statements of PostgreSQL, psycopg prepares none: it would discard ours at every rollback.
     """
     try:
         url = make_url(store)
@@ -79,7 +82,13 @@ def connect(store: str, salvage: str, *, whole_check: bool = True) -> Engine:
             fix="pip install 'psycopg[binary]'",
         ) from None
     ping_idle_connections(engine)
+    if prepares and engine.dialect.driver == "psycopg":
+        event.listen(engine, "connect", _prepare_nothing)
     return engine
+
+
+def _prepare_nothing(connection: Any, _record: object) -> None:
+    connection.prepare_threshold = None
 
 
 def asking(engine: Engine) -> Engine:

@@ -22,6 +22,9 @@ from sqlalchemy import Connection, Dialect, Insert, Select, Update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.selectable import CompoundSelect
 
+from headworks._server.database import libpq
+from headworks._server.database.libpq import NumberedStatement
+
 __all__ = ["PreparedChanges", "PreparedStatement", "run_script", "run_text"]
 
 _Change = Insert | Update
@@ -49,10 +52,16 @@ def takes_several(dialect: Dialect) -> bool:
 
 
 def run_script(connection: Connection, texts: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Let a database that `takes_several` run SQL without values; return the rows of the last."""
+    """Let a database that `takes_several` run SQL without values; return the rows of the last.
+
+    Their values are integers.
+    """
     driver: Any = connection.connection.driver_connection
     script = "; ".join(texts)
     try:
+        found = libpq.last_row(connection, script)
+        if found is not None:
+            return [found]
         cursor = driver.execute(script, prepare=False)
         for _ in texts[1:]:
             cursor.nextset()
@@ -127,8 +136,15 @@ class PreparedStatement:
         dialect = connection.dialect
         compiled = self._compiled.get(dialect.name)
         if compiled is None:
-            compiled = _Compiled(self._statement, self._columns, dialect)
+            compiled = _Compiled(self._statement, self._columns, connection)
             self._compiled[dialect.name] = compiled
+        if compiled.numbered is not None:
+            try:
+                found = libpq.rows(connection, compiled.numbered, values)
+            except dialect.loaded_dbapi.Error as error:
+                raise _as_sqlalchemy(connection, error, compiled.text, values) from error
+            if found is not None:
+                return found
         return run_text(connection, compiled.text, compiled.arguments(values), fetched=fetched)
 
 
@@ -161,11 +177,13 @@ class _Compiled:
     """The text of a statement in one dialect, and its values in the order of the text."""
 
     def __init__(
-        self, statement: _Statement, columns: Sequence[str] | None, dialect: Dialect
+        self, statement: _Statement, columns: Sequence[str] | None, connection: Connection
     ) -> None:
-        compiled = statement.compile(
-            dialect=dialect, column_keys=None if columns is None else list(columns)
-        )
+        dialect, keys = connection.dialect, None if columns is None else list(columns)
+        compiled = statement.compile(dialect=dialect, column_keys=keys)
+        self.numbered: NumberedStatement | None = None
+        if dialect.driver == "psycopg":
+            self.numbered = NumberedStatement(statement, keys, connection)
         self.text = str(compiled)
         self._constants = {k: v for k, v in compiled.params.items() if v is not None}
         self._order = compiled.positiontup if dialect.positional else None

@@ -13,7 +13,7 @@ Rules:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Event
 
@@ -25,8 +25,12 @@ from headworks._server.database.prepared import run_text
 _MAX_MEMBERS = 64  # those that fail are counted too
 _MAX_SECONDS = 0.05
 
-RaiseRevision = Callable[[Connection, str | None], int]
-"""Runs a statement, if one is given, raises the revision of the store, and returns it."""
+_SAVE = "SAVEPOINT member"
+# Those that are not released pile up: SQLite then writes each changed page to a temporary file.
+_SAVE_AGAIN = ("RELEASE SAVEPOINT member", _SAVE)
+
+RaiseRevision = Callable[[Connection, Sequence[str]], int]
+"""Runs the statements, if any, raises the revision of the store, and returns it."""
 
 
 class WriteGroup:
@@ -39,6 +43,7 @@ class WriteGroup:
         self.ended = Event()
         self.error: BaseException | None = None  # why no member is committed
         self._tried = 0
+        self._saved = False  # whether there is a savepoint
         self._began = time.monotonic()
         try:
             self._transaction = self.connection.begin()
@@ -62,8 +67,9 @@ class WriteGroup:
         self._tried += 1
         first = not self.members  # an error of the first one takes back everything
         with self._failing_all(unless=first):
-            # The next one has the name of the savepoint from then on.
-            revision = raise_revision(self.connection, None if first else "SAVEPOINT member")
+            before = () if first else _SAVE_AGAIN if self._saved else (_SAVE,)
+            revision = raise_revision(self.connection, before)
+            self._saved = not first
         try:
             yield revision
         except BaseException:
