@@ -146,19 +146,31 @@ class _Printer:
             if node.default is not None:
                 parts.append(f',"default":{_quote(node.default)}')
         else:
-            parts.append(',"fields":[')
-            for i, one in enumerate(node.fields):
-                parts += [*([","] if i else []), *self._field(one, space)]
-            parts.append("]")
+            parts += [',"fields":[', *self._fields(node.fields, space), "]"]
         aliases = [self._reference(alias, space) for alias in node.aliases]
         return [*parts, *self._props(node), *self._aliases(aliases), "}"]
 
-    def _field(self, one: Field, space: str) -> list[_Part]:
-        if not one.shared or self.ordered or not self.decoration:
-            return self._parts_of_field(one, space)
-        if one.printed is None:  # it holds no named type, so no namespace changes its text
-            one.printed = self._joined(self._parts_of_field(one, space)[::-1])
-        return [one.printed]
+    def _fields(self, fields: Iterable[Field], space: str) -> list[_Part]:
+        """Return the fields with commas between them; shared ones in a row are one text."""
+        plain = self.decoration and not self.ordered
+        parts: list[_Part] = []
+        texts: list[str] = []  # of the shared fields since the last other one
+        for one in fields:
+            if one.shared and plain:
+                texts.append(one.printed or self._print_shared(one, space))
+                continue
+            if texts:
+                parts += [",".join(texts), ","]
+                texts = []
+            parts += [*self._parts_of_field(one, space), ","]
+        if texts:
+            return [*parts, ",".join(texts)]
+        return parts[:-1]
+
+    def _print_shared(self, one: Field, space: str) -> str:
+        """Return the text of a shared field. It has no named type that a namespace changes."""
+        one.printed = self._joined(self._parts_of_field(one, space)[::-1])
+        return one.printed
 
     def _parts_of_field(self, one: Field, space: str) -> list[_Part]:
         parts: list[_Part] = [f'{{"name":{_quote(one.name)},"type":', (one.type, space)]
