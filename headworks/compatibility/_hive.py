@@ -156,7 +156,7 @@ class _TableEvolution:
             message = f'"{one.name}" renames "{renamed[0]}" by an alias, and a Hive table cannot '
             message += f'rename a column: a new column "{one.name}" would stand beside a dead '
             message += f'column "{renamed[0]}" that keeps the old rows'
-            fix = f'keep the name "{renamed[0]}"'
+            fix = f'keep the name "{renamed[0]}", without the alias'
             if any(f.name == renamed[0] for f in new.fields):
                 fix = f'remove the aliases of "{one.name}", and give it a default'
             yield self._finding("HW205", path, one, old, message, fix)

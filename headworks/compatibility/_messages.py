@@ -111,7 +111,7 @@ def _is_renamed(mine: Field, reader: Record, writer: Record) -> bool:
 
 def _missing_default_fix(sides: Sides, mine: Field, old: Field | None, renamed: bool) -> str:
     if not sides.proposed_reads:
-        name = f'{"the name " * renamed}"{mine.name}"'
+        name = f'the name "{mine.name}", without the alias' if renamed else f'"{mine.name}"'
         return (
             f"keep {name}: consumers that still need it can only do without it once every version "
             "in use gives it a default"

@@ -147,7 +147,8 @@ def _add_alias(new: Json, _old: Json, path: str, found: re.Match[str]) -> None:
 def _keep_name(new: Json, _old: Json, path: str, found: re.Match[str]) -> None:
     one = _field(new, path)
     one["name"] = found[1]
-    one.pop("aliases", None)
+    if "without the alias" in found.string:
+        one.pop("aliases")
 
 
 def _keep_as_text(new: Json, _old: Json, path: str, _found: re.Match[str]) -> None:
@@ -225,9 +226,9 @@ PHRASES: list[tuple[str, Mend]] = [
     ("^flatten it to the depth", _keep_as_text),
     (r'add "type": \["null", .* and "default": null', _make_nullable),
     ('add "aliases": \\["(.+?)"\\]', _add_alias),
-    ('keep the name "(.+?)"(?!: consumers)', _keep_name),
+    ('keep the name "(.+?)"(?!, without the alias: consumers)', _keep_name),
     ('^keep "(.+?)": consumers', _restore),
-    ('^keep the name "(.+?)": consumers', _keep_renamed),
+    ('^keep the name "(.+?)", without the alias: consumers', _keep_renamed),
     (
         "^keep (the type|precision|the logical type|bytes|the size|that branch|the branches)",
         _restore,
