@@ -7,7 +7,8 @@ Rules:
   must move before they do. The level says what holds if nobody uses the version yet.
 - A program has moved if it used an older version last more than SETTLED_MS before it used the new
   one. A host that still runs the old release therefore holds up the step.
-- A step that waits for readers is never called safe while unknown readers exist.
+- A step that waits for readers is never called safe while unknown readers exist. It waits for them
+  unless every older version can read the new one.
 """
 
 from __future__ import annotations
@@ -84,9 +85,12 @@ def rollout(
     writers = _lagging(usage, version, after, reads=False)
     broken_readers = _broken(readers, {n: check_pair(known[n], target) for n in readers})
     broken_writers = _broken(writers, {n: check_pair(target, known[n]) for n in writers})
-    consumers_first = broken_readers or (level.backward and not level.forward)
     producers_first = broken_writers or (level.forward and not level.backward)
     unseen = _unseen(usage, after)
+    consumers_first = broken_readers or (level.backward and not level.forward)
+    if unseen and not consumers_first:
+        older = (schema for number, schema in known.items() if number < version)
+        consumers_first = any(check_pair(schema, target) for schema in older)
     consuming = _programs(readers, broken_readers)
     producing = _programs(writers, broken_writers)
     if broken_readers and broken_writers:

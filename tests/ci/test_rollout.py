@@ -93,6 +93,19 @@ def test_nothing_is_safe_while_a_reader_is_unseen(change: dict[str, Any], told: 
     assert any(told in reason for reason in producers.waits_for)
 
 
+@pytest.mark.parametrize("level", [Level.NONE, Level.FULL])
+def test_an_unseen_reader_holds_up_what_could_break_it(level: Level) -> None:
+    """At these levels no order is given, and version 1 cannot read version 2."""
+    found = plan(replace(used(v1=(user("producer"),)), unknown_readers=("legacy",)), 2, level)
+    assert found.order == "consumers first"
+    assert found.steps[1].waits_for == ("unknown readers: legacy",)
+    usage = replace(used(v2=(user("producer"),)), unknown_readers=("legacy",))
+    only = [one for one in SCHEMAS if one.number in (2, 3)]
+    harmless = rollout(usage, only, level, 3, after=0)
+    assert harmless.order == "any order"
+    assert all(step.is_safe for step in harmless.steps)
+
+
 def test_a_change_that_breaks_nobody_has_no_order() -> None:
     found = plan(used(v2=(user("consumer:g"), user("producer"))), 3, Level.FULL)
     assert found.order == "any order"
