@@ -86,8 +86,10 @@ def grouped(findings: Iterable[LocatedFinding]) -> list[list[LocatedFinding]]:
     groups: dict[tuple[object, ...], list[LocatedFinding]] = {}
     for one in findings:
         proposed_reads = one.finding.reader_version is None
+        of_versions = not proposed_reads or one.finding.writer_version is not None
+        text = "" if of_versions else one.finding.message
         rule = (one.finding.rule, one.finding.fix, one.is_warning, one.severity)
-        key = (one.file, one.region, rule, proposed_reads)
+        key = (one.file, one.region, rule, proposed_reads, text)
         groups.setdefault(key, []).append(one)
     return list(groups.values())
 

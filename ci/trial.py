@@ -80,7 +80,8 @@ class Trial:
                 f"messages of {self.topic}, written with schema {one.schema_id}: {one.reason} "
                 f"(partition:offset {places})"
             )
-            fix = "keep what these messages need, or wait until retention has removed them"
+            fix = f"keep what messages of schema {one.schema_id} need, "
+            fix += "or wait until retention has removed them"
             kind = CATALOG_RULES[_RULE][0]
             yield Finding(_RULE, kind, message, fix, "", "", "")
 

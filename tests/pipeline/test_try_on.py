@@ -97,6 +97,14 @@ def test_what_the_schema_cannot_read_is_named(tried: Callable[..., Verdict], top
         assert "HW304" in render(broken, form)
 
 
+def test_messages_of_each_schema_are_told_in_every_format(tried: Callable[..., Verdict]) -> None:
+    broken = tried([{"name": "user", "type": "long"}, *V2_FIELDS[1:]])
+    assert len([one for one in broken.findings if one.finding.rule == "HW304"]) == 2
+    for form in FORMATS:
+        told = render(broken, form)
+        assert all(f"cannot read {count} of the newest 9" in told for count in (3, 4)), form
+
+
 def test_a_schema_without_a_table_is_tried_as_well(tried: Callable[..., Verdict]) -> None:
     fine = tried([*V2_FIELDS, UNION])
     assert any("all can be read, 2 could not" in note for note in fine.subjects[0].notes)
