@@ -23,6 +23,7 @@ from headworks.schema._model import (
 MAX_COLUMN_NAME_CHARACTERS: Final = 767
 MAX_COLUMN_TYPE_CHARACTERS: Final = 32_672
 _DURATION_TEXT: Final = "struct<months:bigint,days:bigint,millis:bigint>"
+_NOTHING: Final = Primitive("null")  # the type of a column that an empty union makes
 _EMPTY_RECORD_TEXT: Final = "struct<_present:boolean>"
 
 
@@ -112,14 +113,17 @@ def _simple_name(branch: Schema) -> str:
 
 
 def one_type(schema: Schema) -> Schema:
-    """Return the type that a column holds: without null, and with the wider of two numbers."""
+    """Return the type that a column holds: without null, and with the wider of two numbers.
+
+    It is always the same object for a schema, because its callers remember types by their id.
+    """
     if not isinstance(schema, Union):
         return schema
     rest = branches(schema)
     if len(rest) == 1:
         return rest[0]
     if not rest:
-        return Primitive("null", pointer=schema.pointer)
+        return schema.branches[0] if schema.branches else _NOTHING
     kinds = {branch.kind for branch in rest}
     for wide, narrow in (("long", "int"), ("double", "float")):
         if kinds == {wide, narrow}:
