@@ -333,7 +333,9 @@ def main() -> None:
             lambda: subprocess.run([*bootstrap, str(base)], check=True, stdout=subprocess.DEVNULL),
         )
         subprocess.run(["umount", str(base / "proc")], capture_output=True, check=False)
-        build = Build(folder, base)
+        stages = folder / "stages"
+        stages.mkdir()
+        build = Build(stages, base)
         image = build.follow((DEPLOY / "Containerfile").read_text(encoding="utf-8"), target)
         timed("/opt/headworks in the image", image.root / "opt/headworks", lambda: None)
         pid = os.fork()  # a network of its own, as compose.yaml's containers share one
