@@ -133,7 +133,7 @@ def test_without_classes_it_is_a_deleted_dict(
 
 
 def test_a_tombstone_needs_a_key(producer: Make, topic: Topic) -> None:
-    with producer() as running, pytest.raises(UsageError, match="key is a NoneType"):
+    with producer() as running, pytest.raises(UsageError, match="key is of type NoneType"):
         running.delete(topic.v1.Click, None)  # type: ignore[arg-type]
 
 
