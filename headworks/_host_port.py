@@ -1,4 +1,4 @@
-"""HOST:PORT in text, as options and settings give it. Every part of the product splits it here."""
+"""HOST:PORT in text, as options and settings give it; split and joined here alone."""
 
 from __future__ import annotations
 
@@ -19,3 +19,8 @@ def split_host_port(text: str) -> tuple[str, int] | None:
     if found is None or int(found["port"]) > MAX_PORT:
         return None
     return found["ipv6"] or found["host"], int(found["port"])
+
+
+def join_host_port(host: str, port: int) -> str:
+    """Return HOST:PORT, or [HOST]:PORT if the host is an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -47,6 +47,7 @@ from headworks._broker.topics import (
     open_offsets_topic,
 )
 from headworks._broker.transactions import TransactionCoordinator, TransactionSettings
+from headworks._host_port import join_host_port
 from headworks._kafka.protocol.apis import APIS, ApiKey
 from headworks._server.metrics_page import MetricsEndpoint
 from headworks._server.security import Access, Users
@@ -146,8 +147,7 @@ class BrokerServer:
     @property
     def address(self) -> str:
         """HOST:PORT that clients connect to."""
-        host, port = self._advertised
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return join_host_port(*self._advertised)
 
     @property
     def failure(self) -> asyncio.Future[HeadworksError] | None:

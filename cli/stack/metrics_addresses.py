@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from headworks._cli.stack.ports import free_ports
-from headworks._host_port import MAX_PORT, split_host_port
+from headworks._host_port import MAX_PORT, join_host_port, split_host_port
 from headworks.errors import UsageError
 
 _NONE = "none"
@@ -43,7 +43,7 @@ class MetricsAddresses:
             )
         host, port = found
         first, second = (port, port + 1) if port else free_ports(2)
-        return cls(f"{host}:{first}", f"{host}:{second}")
+        return cls(join_host_port(host, first), join_host_port(host, second))
 
     @property
     def urls(self) -> dict[str, str]:

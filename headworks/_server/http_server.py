@@ -18,6 +18,7 @@ from collections.abc import Callable
 import uvicorn
 from starlette.types import ASGIApp
 
+from headworks._host_port import join_host_port
 from headworks._server.http_connection import BoundedConnection
 from headworks._server.security import parse_listen, refuse_exposure
 from headworks.errors import UsageError
@@ -81,9 +82,7 @@ def serve_app(
         ssl_context_factory=_always(tls) if tls is not None else None,
     )
     host, port = sock.getsockname()[:2]
-    serving = _NotifyingServer(
-        config, lambda: ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-    )
+    serving = _NotifyingServer(config, lambda: ready(join_host_port(host, port)))
     # A signal that arrives before uvicorn installs its handlers must end the server too. When it is
     # done, uvicorn raises the signal again, which must then have no effect.
     for number in (signal.SIGTERM, signal.SIGINT):

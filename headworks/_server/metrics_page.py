@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from headworks._host_port import join_host_port
 from headworks._server.security import Access, Principal, ResourceType, Role, Users
 from headworks._server.security.exposure import parse_listen, refuse_exposure, refuse_plaintext
 from headworks._server.security.http.web_pages import ONLY_ADDRESSES, WebPageRules
@@ -119,7 +120,7 @@ class MetricsPage:
                 self._http.socket, server_side=True, do_handshake_on_connect=False
             )
         scheme = "http" if endpoint.tls is None else "https"
-        self.address = f"{f'[{host}]' if ':' in host else host}:{self._http.server_port}"
+        self.address = join_host_port(host, self._http.server_port)
         self.url = f"{scheme}://{self.address}/metrics"
         self._thread = threading.Thread(
             target=self._http.serve_forever, args=(0.1,), name="metrics", daemon=True

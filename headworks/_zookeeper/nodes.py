@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from headworks._host_port import join_host_port
 from headworks.errors import CorruptError
 
 
@@ -32,7 +33,7 @@ class BrokerNode:
     @property
     def address(self) -> str:
         """HOST:PORT as clients write it."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return join_host_port(self.host, self.port)
 
     def dump(self) -> bytes:
         """Return the value of the node."""

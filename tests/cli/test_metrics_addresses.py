@@ -22,6 +22,9 @@ def test_one_option_moves_all_or_turns_them_off() -> None:
     assert MetricsAddresses.of("10.0.0.5:9700", fixed=True) == MetricsAddresses(
         "10.0.0.5:9700", "10.0.0.5:9701"
     )
+    assert MetricsAddresses.of("[::1]:9700", fixed=True) == MetricsAddresses(
+        "[::1]:9700", "[::1]:9701"
+    )
     assert MetricsAddresses.of("none", fixed=True).urls == {}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from consumer_sdk import Consumer
-from headworks._host_port import split_host_port
+from headworks._host_port import join_host_port, split_host_port
 from headworks._kafka.bootstrap import resolve_bootstrap
 from headworks.errors import UsageError
 from producer_sdk import Producer
@@ -39,6 +39,8 @@ pytestmark = pytest.mark.unit
 )
 def test_a_text_is_host_and_port_or_neither(text: str, found: tuple[str, int] | None) -> None:
     assert split_host_port(text) == found
+    if found is not None:
+        assert join_host_port(*found) == text.strip()
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import Any
 
 import pytest
-from sqlalchemy import bindparam, insert, select, text, update
+from sqlalchemy import Float, Integer, bindparam, cast, insert, literal_column, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from headworks._registry.store import RegistryStore
@@ -135,3 +136,21 @@ def test_prepared_statements_outlive_a_rollback(opened: RegistryStore) -> None:
             fails()
         with opened.read() as connection:
             assert [reads.rows(connection, {}) for _ in range(2)] == [[], []]
+
+
+@pytest.mark.parametrize("store", STORES[1:], indirect=True)
+def test_a_type_that_the_library_is_not_asked_for_is_left_to_the_driver(
+    opened: RegistryStore,
+) -> None:
+    halves = PreparedStatement(select(cast(literal_column("0.5"), Float)))
+    with opened.read() as connection:
+        assert [halves.rows(connection, {}) for _ in range(3)] == [[(0.5,)]] * 3
+
+
+def test_a_number_with_a_name_is_that_number(opened: RegistryStore) -> None:
+    class Level(IntEnum):
+        HIGH = 7
+
+    same = PreparedStatement(select(cast(bindparam("level"), Integer)))
+    with opened.read() as connection:
+        assert [same.rows(connection, {"level": Level.HIGH}) for _ in range(2)] == [[(7,)]] * 2

@@ -58,8 +58,8 @@ def connect(
 
     Raises UsageError for any other URL, a missing driver, or a missing folder, and CorruptError for
     a damaged file, with the command `salvage` as one way out. Without `whole_check`, the rows of a
-    file are checked only if its pages are not as its last program left them. If we `prepare`
-    statements of PostgreSQL, psycopg prepares none: it would discard ours at every rollback.
+    file are checked only if its pages are not as its last program left them. With `prepares`,
+    psycopg prepares no statements of PostgreSQL: it would discard ours at every rollback.
     """
     try:
         url = make_url(store)

@@ -70,8 +70,10 @@ class NumberedStatement:
                 found.append(value.encode())
             elif value is None:
                 found.append(None)
+            elif isinstance(value, bool):
+                found.append(b"t" if value else b"f")
             elif isinstance(value, int):
-                found.append(b"%d" % value if type(value) is int else (b"t" if value else b"f"))
+                found.append(b"%d" % value)
             else:
                 return None
         return found
@@ -88,9 +90,9 @@ def rows(
     if library is None or arguments is None:
         return None
     prepared = pooled.info.setdefault(_PREPARED, {})
-    readers = prepared.get(statement.name)
-    if readers is None:
-        readers = prepared[statement.name] = _prepare(driver, statement)
+    if statement.name not in prepared:
+        prepared[statement.name] = _prepare(driver, statement)
+    readers = prepared[statement.name]
     if readers is None:
         return None
     result = _checked(library.exec_prepared(statement.name, arguments))
