@@ -82,6 +82,7 @@ soak: $(READY)  ## the long proofs: kills, power cuts, fuzzing, generated schema
 	    tests/hadoop_loader/test_loading.py tests/hadoop_loader/test_rewriting.py tests/hadoop_loader/test_outlived.py
 	HEADWORKS_TEST_COMPACTIONS=5000 HEADWORKS_TEST_COMPACTION_KILLS=100 $(BIN)/pytest --timeout=7200 \
 	    tests/broker/test_compaction.py tests/broker/test_compaction_served.py
+	HEADWORKS_TEST_CLASS_ARCHIVE=1 $(BIN)/pytest tests/hadoop_loader/test_class_archive.py
 	HEADWORKS_REGISTRY_FUZZ=200 $(BIN)/pytest --timeout=7200 tests/registry/test_openapi.py
 	for seed in 1 2 3; do $(BIN)/python -m tests.headworks.compatibility.agreement 20000 $$seed || exit 1; done
 

@@ -1,12 +1,13 @@
 """`python -m hadoop_loader._spark.class_archive_training FOLDER`: build the JVM's class archive.
 
 A Spark session of its own creates a table and a view, reads, writes, and answers SQL. Its JVM then
-writes the classes that it loaded into the archive.
+writes the classes that it loaded into the archive, on top of one of its own classes.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from hadoop_loader._spark.session import start_session, stop_session
 from hadoop_loader._spark.sql import query
 from hadoop_loader._tables.columns import METADATA_COLUMNS, ScalarColumn, StructField
 from hadoop_loader._tables.hive_catalog import HiveCatalog
+from headworks._server.java import find_java
 
 _LONGEST_SECONDS = 900.0
 
@@ -25,7 +27,9 @@ def train(data: Path, archive: Path) -> None:
     """Run a session that does what a load does; its JVM writes `archive` when it ends."""
     os.environ.pop("SPARK_CONF_DIR", None)
     config = WarehouseConfig(data_dir=data, bootstrap="", registry="")
-    spark = start_session(config, extra=(f"-XX:ArchiveClassesAtExit={archive}", *QUIET))
+    below = _archive_of_java(archive.parent)
+    options = (f"-XX:SharedArchiveFile={below}", f"-XX:ArchiveClassesAtExit={archive}", *QUIET)
+    spark = start_session(config, extra=options)
     try:
         catalog = HiveCatalog(spark, config.files_database, config.database)
         catalog.prepare(config.metastore)
@@ -43,6 +47,17 @@ def train(data: Path, archive: Path) -> None:
         query(f"{host}:{port}", "SELECT n, count(*) FROM t GROUP BY n ORDER BY n")
     finally:
         stop_session(spark, wait=_LONGEST_SECONDS)
+
+
+def _archive_of_java(folder: Path) -> Path:
+    """Have the JVM write the archive of its own classes, and return that file."""
+    java, file = find_java(), folder / "java.jsa"
+    subprocess.run(
+        [java.command, "-Xshare:dump", f"-XX:SharedArchiveFile={file}", "-XX:+UseSerialGC"],
+        env={**os.environ, **java.environment},
+        check=True,
+    )
+    return file
 
 
 if __name__ == "__main__":

@@ -6,8 +6,11 @@ Rules:
   starts as usual. An archive with which no JVM starts is deleted.
 - Its name depends on what it was built from (this Java, this Spark). It is in the user's cache, and
   is removed after a month without use.
-- Only Java 17 and 18 get one. Spark's class path names slf4j-api twice. Java 21 lists it once in
-  the archive, and then rejects the archive at each start.
+- Java 17, Java 18, and the packaged Java get one. Spark's class path names slf4j-api twice. Other
+  newer Javas list it once in the archive, and then reject the archive at each start. The script
+  that starts the packaged Java names it once (headworks/_server/java.py).
+- The archive lies on one of the JVM's own classes, which the packaged Java comes without. The JVM
+  finds the second by the path in the first.
 - Building one costs half a minute of a core. A background process does it, at the lowest priority
   and with a metastore of its own, and only on a machine that has loaded before. A container that
   loads once would gain nothing. A build that failed is not repeated.
@@ -29,6 +32,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headworks import _system_calls
+from headworks._server.java import Java
 
 _SEEN_BEFORE_SECONDS = 3600.0
 _UNUSED_SECONDS = 30 * 86_400.0
@@ -46,21 +50,22 @@ class ClassArchive:
         self._failed = self.folder / "failed"  # exists if a build failed, or is under way
 
     @classmethod
-    def of(cls, java: str) -> ClassArchive:
-        """Return the archive for this Spark, and for the Java with this version text."""
+    def of(cls, java: Java) -> ClassArchive:
+        """Return the archive for this Spark and this Java."""
         import pyspark
 
         home = os.environ.get("SPARK_HOME") or os.path.realpath(os.path.dirname(pyspark.__file__))
-        what = "\n".join((java, os.environ.get("JAVA_HOME", ""), home, pyspark.__version__))
+        java_home = os.environ.get("JAVA_HOME", "")
+        what = "\n".join((java.version_text, java_home, home, pyspark.__version__))
         base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         name = f"jvm-{hashlib.sha256(what.encode()).hexdigest()[:16]}"
         return cls(Path(base) / "headworks" / name)
 
     @staticmethod
-    def suits(java: str) -> bool:
-        """Return whether the Java with this version text uses an archive of Spark's classes."""
-        found = re.search(r'version "(\d+)', java)
-        return found is not None and int(found[1]) <= _NEWEST_JAVA
+    def suits(java: Java) -> bool:
+        """Return whether this Java uses an archive of Spark's classes."""
+        found = re.search(r'version "(\d+)', java.version_text)
+        return java.is_packaged or (found is not None and int(found[1]) <= _NEWEST_JAVA)
 
     def options(self) -> tuple[str, ...]:
         """Return the JVM options that use the archive, if it exists."""

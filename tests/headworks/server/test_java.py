@@ -112,3 +112,24 @@ def test_the_command_prints_it_or_the_reason(tmp_path: Path) -> None:
         assert done.returncode == code, done.stderr
         assert (done.stdout == f"{folder}/java\n") == (code == 0)
         assert ("there is no `java` on the PATH" in done.stderr) == (code == 2)
+
+
+def test_the_packages_java_gets_each_jar_of_a_class_path_once(
+    packaged: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A jar that a folder of the class path repeats would spoil the archive of classes."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+    jars = tmp_path / "Spark's [jars] $x"
+    jars.mkdir()
+    for name in ("a.jar", "log.jar", "z.jar", "notes.txt"):
+        (jars / name).touch()
+    found = find_java()
+    done = subprocess.run(
+        [found.command, "-cp", f"/conf/:{jars}/log.jar:{jars}/*:/none/*", "Main", f"{jars}/*"],
+        env={**os.environ, **found.environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    path = f"/conf/:{jars}/log.jar:{jars}/a.jar:{jars}/z.jar:/none/*.jar"
+    assert done.stdout == f"-cp {path} Main {jars}/*\n"
