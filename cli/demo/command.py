@@ -55,7 +55,7 @@ def demo(
     there = _installation(on, bootstrap)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="headworks-demo-") as folder:
-        run = Demo(Path(folder), limit=limit, progress=DemoProgress(), there=there)
+        run = Demo(Path(folder), limit=limit, progress=DemoProgress(), there=there, keep=keep)
         try:
             outcome = run.run()
             if format is Format.JSON:

@@ -36,6 +36,7 @@ from headworks._cli.demo.queries import HiveAnswers, ask, drop_databases
 from headworks._cli.demo.shared_broker import make_audit_topic, temporary_topics
 from headworks._cli.demo.source import FlightData
 from headworks._cli.stack.stack import (
+    audit_store_url,
     register_platform_schemas,
     running_audit,
     running_console,
@@ -70,7 +71,10 @@ class DemoOutcome:
 
 
 class Demo:
-    """One run over the folder `home`; call `run`, and always `close`."""
+    """One run over the folder `home`; call `run`, and always `close`.
+
+    With `keep`, which comes before `explore`, loads mark how far each table is complete.
+    """
 
     def __init__(
         self,
@@ -79,8 +83,10 @@ class Demo:
         limit: int | None,
         progress: DemoProgress,
         there: Installation | None = None,
+        keep: bool = False,
     ) -> None:
         self._home = home
+        self._keep = keep
         self._progress = progress
         self._source = FlightData(limit)
         self._there = there  # None: the demo starts every server
@@ -218,7 +224,10 @@ class Demo:
         from hadoop_loader import Policy, WarehouseConfig
 
         config = WarehouseConfig(
-            data_dir=self._home, bootstrap=self.bootstrap, registry=self.registry_url
+            data_dir=self._home,
+            bootstrap=self.bootstrap,
+            registry=self.registry_url,
+            audit_store=audit_store_url(self._home) if self._keep else None,
         )
         there = self._there
         if there is None or there.registry is None:

@@ -98,7 +98,7 @@ def running_console(
     """
     start = ["console", "start", "--listen", listen, "--bootstrap", broker]
     start += ["--registry", registry, "--warehouse", str(data_dir / "warehouse")]
-    start += ["--audit-store", store or f"sqlite:///{(data_dir / 'audit.db').resolve()}"]
+    start += ["--audit-store", store or audit_store_url(data_dir)]
     start += [] if schemas is None else ["--schemas", str(schemas)]
     with child_process.start(start, log_file=data_dir / "logs" / "console.log") as console:
         yield console
@@ -129,11 +129,16 @@ def running_audit(
     metrics: str | None = "127.0.0.1:0",
 ) -> Iterator[child_process.Service]:
     """Run the reconciler over `store` (default: in the folder); its address has the metrics."""
-    url = store or f"sqlite:///{(data_dir / 'audit.db').resolve()}"
+    url = store or audit_store_url(data_dir)
     start = ["audit", "run", "--bootstrap", broker, "--registry", registry, "--store", url]
     start += [] if metrics is None else ["--metrics", metrics]
     with child_process.start(start, log_file=data_dir / "logs" / "audit.log") as audit:
         yield audit
+
+
+def audit_store_url(data_dir: Path) -> str:
+    """Return the URL of the store that the audit keeps in a data folder."""
+    return f"sqlite:///{(data_dir / 'audit.db').resolve()}"
 
 
 def _make(data_dir: Path) -> None:

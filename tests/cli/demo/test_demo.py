@@ -82,6 +82,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> KeptDemo:
         "topics": fetch.until("/topics.json", lambda data: data["known"]),
         "schemas": fetch.until("/schemas.json", lambda data: data["rows"]),
         "audit": fetch.until("/audit.json", lambda data: data["kept"] and data["tiers"]),
+        "loads": fetch.until("/loads.json", lambda data: data["tables"]["rows"]),
     }
     run.send_signal(signal.SIGINT)
     out, _ = run.communicate(timeout=120)
@@ -103,6 +104,10 @@ def test_a_kept_demo_prints_the_console_first_and_its_screens_show_the_demo(kept
     topics = {row["topic"] for row in kept.screens["topics"]["part"]["rows"]}
     assert {"airlines", "airports", "flights", "planes", "weather"} <= topics
     assert "hadoop" in kept.screens["audit"]["tiers"]
+    marks = {
+        row["topic"]: row["complete_until_ms"] for row in kept.screens["loads"]["tables"]["rows"]
+    }
+    assert marks["flights"] is not None
 
 
 def test_every_row_is_in_hive(summary: dict[str, Any]) -> None:
