@@ -45,6 +45,7 @@ from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
 from producer_sdk import Producer
 from producer_sdk._generator.package import generate, write
+from tests.console.quarantined import put
 
 TOPICS = ("airlines", "airports", "planes", "weather", "flights")
 CHANGES = Path(__file__).parent.parent.parent / "cli" / "demo" / "changes"
@@ -74,6 +75,11 @@ SIGNUP = {
     ],
 }
 SECRETS = ("ada@example.org", "12 Difference Street")
+# Messages that load 2 puts into quarantine: offset, reason, and schema id, by topic.
+QUARANTINED: Mapping[str, tuple[tuple[int, str, int], ...]] = {
+    "signups": ((2, f"{SECRETS[0]!r} is no enum symbol", 6), (5, "the datum ends too early", 6)),
+    "weather": ((1, "schema id 9999 is no version of weather-value", 9999),),
+}
 
 
 @dataclass(frozen=True)
@@ -272,19 +278,25 @@ def _load(stack: RunningStack, folder: Path) -> None:
                 files=1,
                 load=number,
                 loaded_ms=int(time.time() * 1000),
+                quarantined=len(QUARANTINED.get(topic, ())),
             )
             offsets[topic] = {str(p): high for p, (_, high) in bounds.items()}
-            found[topic] = _topic_commit(bounds, messages, latest.version)
+            found[topic] = _topic_commit(
+                bounds, messages, latest.version, len(QUARANTINED.get(topic, ()))
+            )
         created = int(time.time() * 1000)
         previous_checksum = checksum(previous)
         previous = Commit(number, created, previous_checksum, dict(offsets), dict(tables), found)
         log.create(previous)
+        bad = [(topic, *one) for topic in found for one in QUARANTINED.get(topic, ())]
+        if bad:
+            put(folder / "warehouse", number, bad, created)
         publish(previous)
         log.mark_applied(number)
 
 
 def _topic_commit(
-    bounds: Mapping[int, tuple[int, int]], messages: list[Any], version: int
+    bounds: Mapping[int, tuple[int, int]], messages: list[Any], version: int, quarantined: int
 ) -> TopicCommit:
     windows: dict[str, dict[str, int]] = {}
     for one in messages:
@@ -296,7 +308,7 @@ def _topic_commit(
         {str(p): [low, high] for p, (low, high) in bounds.items() if high > low},
         len(messages),
         sum(len(one.value()) for one in messages),
-        0,
+        quarantined,
         0,
         1,
         {str(version): len(messages)},

@@ -4,40 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import Commit, TableState
-from hadoop_loader._decode.quarantine import QuarantinedMessage, quarantine_table
-from hadoop_loader._fetch.messages import FetchedMessage
 from headworks._console.app.visibility import ALL_VISIBLE
 from headworks._console.sources.loads import LoadReader
 from headworks._console.sources.quarantine import read_quarantine, safe_reason
 from headworks._console.views.loads import load_list
 from headworks._console.views.paging import ListQuery
 from headworks._console.views.quarantine import quarantine_page
+from tests.console.quarantined import put
 
 pytestmark = pytest.mark.unit
 
-DAY_MS = 86_400_000
 FOREIGN = "schema id 9999 is no version of views-value"
 QUOTED = "'ada@example.org' is no number"
-
-
-def put(warehouse: Path, load: int, *bad: tuple[str, int, str, int | None]) -> None:
-    """Write quarantined messages (topic, offset, reason, schema id) as a load does."""
-    messages = [
-        QuarantinedMessage(
-            topic, FetchedMessage(0, offset, load * DAY_MS, None, b"secret"), schema, reason
-        )
-        for topic, offset, reason, schema in bad
-    ]
-    table, days = quarantine_table(messages, load, 1)
-    for day, start, count in days:
-        folder = warehouse / "headworks_quarantine" / f"datepartition={day}"
-        folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table.slice(start, count), folder / f"load-{load}.parquet")
 
 
 @pytest.fixture
@@ -45,8 +27,8 @@ def warehouse(tmp_path: Path) -> Path:
     log = CommitLog(tmp_path / "_headworks")
     state = TableState("views", "views-value", [[1, 1, 1, ""]], rows=10, files=2, quarantined=2)
     log.create(Commit(1, 1, "", {"views": {"0": 12}}, {"views": state}))
-    put(tmp_path, 1, ("views", 3, FOREIGN, 9999), ("views", 4, QUOTED, 7))
-    put(tmp_path, 2, ("orders", 8, QUOTED, 5), ("views", 5, FOREIGN, 9999))
+    put(tmp_path, 1, [("views", 3, FOREIGN, 9999), ("views", 4, QUOTED, 7)])
+    put(tmp_path, 2, [("orders", 8, QUOTED, 5), ("views", 5, FOREIGN, 9999)])
     return tmp_path
 
 
