@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import signal
+import socket
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -19,7 +21,7 @@ from headworks._cli.stack.metrics_addresses import MetricsAddresses
 from headworks._server.child_process import Service
 from headworks._server.security.exposure import parse_listen
 from headworks._settings import SETTINGS, resolve, resolve_optional
-from headworks.errors import UnreachableError
+from headworks.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from headworks._cli.stack.stack import RunningStack
@@ -59,9 +61,12 @@ def up(
     at_broker = resolve("bootstrap", broker)
     at_registry = registry or host_and_port(resolve("registry"))
     at_console = console or host_and_port(resolve("console"))
-    parse_listen(at_broker, "--broker")
-    parse_listen(at_registry, "--registry")
-    parse_listen(at_console, "--console")
+    for option, address in (
+        ("--broker", at_broker),
+        ("--registry", at_registry),
+        ("--console", at_console),
+    ):
+        _check_free(address, option)
     places = _Places(
         folder=Path(resolve("data_dir", data_dir)),
         broker=at_broker,
@@ -75,6 +80,22 @@ def up(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     _run(places, stop, format)
+
+
+def _check_free(address: str, option: str) -> None:
+    """Raise UsageError if another process listens there; a server would name its own option."""
+    host, port = parse_listen(address, option)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:  # the server reports anything else
+                raise UsageError(
+                    f"another process listens on {address}",
+                    fix=f"stop it (`ss -ltnp 'sport = :{port}'` shows it), or give another"
+                    f" address with {option}",
+                ) from None
 
 
 @dataclass(frozen=True, slots=True)
