@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from random import Random
 from statistics import median
+from types import MethodType
 from typing import Any
 
 import confluent_kafka
@@ -168,10 +169,11 @@ def _heard(_error: object, _message: object) -> None:
 def _uncounted(running: Transport, told: Any) -> _Enqueue:
     """As `Transport.enqueue`, but nothing counts the message; `told` is its delivery callback.
 
-    It reads the same attributes, and asks for a spill, so that only the counting differs.
+    It is a method that reads the same attributes, so that only the counting differs.
     """
 
     def enqueue(
+        self: Transport,
         topic: str,
         value: bytes,
         key: bytes | None,
@@ -180,18 +182,18 @@ def _uncounted(running: Transport, told: Any) -> _Enqueue:
         _wait_ms: int,
         _latest: object,
     ) -> bool:
-        assert running._spill is None
+        assert self._spill is None
         carried: dict[str, str | bytes | None] | None = None if headers is None else {**headers}
         while True:
             try:
-                to = ANY if key is not None else running._partitioner.partition(topic)
-                running.client.produce(topic, value, key, to, told, None, timestamp, carried)
+                to = ANY if key is not None else self._partitioner.partition(topic)
+                self.client.produce(topic, value, key, to, told, None, timestamp, carried)
             except BufferError:
                 time.sleep(0.002)
                 continue
             return True
 
-    return enqueue
+    return MethodType(enqueue, running)
 
 
 def _reports(chance: Random, count: int) -> Iterator[AuditCount]:

@@ -30,6 +30,9 @@ Report: TypeAlias = Callable[[KafkaError | None, object], None]
 """librdkafka's delivery callback: an error or None, and the message."""
 
 
+COUNTS_IN_PYTHON: Final = _compiled is None
+"""Whether `Tally` and `LatestWindow` are the Python forms, whose attributes a caller can see."""
+
 _NO_WORDS: Final = memoryview(b"")
 
 
@@ -41,42 +44,42 @@ class PythonTally:
     """
 
     __slots__ = (
-        "_at",
-        "_end",
-        "_start",
         "_undelivered",
         "_window",
-        "_words",
+        "at",
         "attempted",
         "bytes",
         "delivered",
+        "end",
+        "start",
+        "words",
     )
 
     def __init__(self, at: int, start: int, end: int, undelivered: Report) -> None:
-        self._at = at
+        self.at = at
         self._window = start, end
-        self._start = self._end = 0  # of the messages that are counted: of none while detached
+        self.start = self.end = 0  # of the messages that are counted: of none while detached
         self._undelivered = undelivered
-        self._words = _NO_WORDS
+        self.words = _NO_WORDS
         self.attempted = self.delivered = self.bytes = 0
 
     def attach(self, words: memoryview | None, /) -> None:
         """Count in these words from now on, or nowhere (None)."""
         if words is None:
-            self._start = self._end = 0
-            self._words = _NO_WORDS
+            self.start = self.end = 0
+            self.words = _NO_WORDS
         else:
-            self._words = words
-            self._start, self._end = self._window
+            self.words = words
+            self.start, self.end = self._window
 
     def attempt(self, timestamp: int, size: int, /) -> bool:
         """Count an attempt; return False if the message is not of this window.
 
         No line of it may call a function.
         """
-        if not self._start <= timestamp < self._end:
+        if not self.start <= timestamp < self.end:
             return False
-        self._words[self._at] = self.attempted = self.attempted + 1
+        self.words[self.at] = self.attempted = self.attempted + 1
         self.bytes = self.bytes + size
         return True
 
@@ -94,31 +97,32 @@ _NOWHERE: Final = PythonTally(0, 0, 0, lambda _error, _message: None)
 class PythonLatestWindow(Generic[T]):
     """The counts (T) of the window of an event class's last message; at first of none."""
 
-    __slots__ = ("_counts", "_tally")
+    __slots__ = ("counts", "tally")
 
     def __init__(self) -> None:
-        self._tally = _NOWHERE
-        self._counts: T | None = None
+        self.tally = _NOWHERE
+        self.counts: T | None = None
 
     def hold(self, tally: PythonTally, counts: T, /) -> None:
         """Count in this tally from now on, and return these counts."""
-        self._tally, self._counts = tally, counts
+        self.tally, self.counts = tally, counts
 
     def attempt(self, timestamp: int, value: bytes, /) -> T | None:
         """Count an attempt; return the counts to resolve it in, or None if it counts elsewhere.
 
         It repeats `PythonTally.attempt`, because a call would cost as much as the rest.
+        `Transport.enqueue` of the producer repeats it for the same reason.
         """
         size = len(value)
-        tally = self._tally
-        if not tally._start <= timestamp < tally._end:
+        tally = self.tally
+        if not tally.start <= timestamp < tally.end:
             return None
-        tally._words[tally._at] = tally.attempted = tally.attempted + 1
+        tally.words[tally.at] = tally.attempted = tally.attempted + 1
         tally.bytes = tally.bytes + size
-        return self._counts
+        return self.counts
 
 
-if TYPE_CHECKING or _compiled is None:
+if TYPE_CHECKING or COUNTS_IN_PYTHON:
     Tally = PythonTally
     LatestWindow = PythonLatestWindow
 else:
