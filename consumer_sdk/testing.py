@@ -168,7 +168,9 @@ class ReplayingConsumer(Consumer[T]):
 
     @property
     def _ended(self) -> bool:
-        return self._closed or self._stopping or self._at >= len(self._messages)
+        # The loop asks for one more after the last message, which is processed by that.
+        over = self._given is None and self._at >= len(self._messages)
+        return self._closed or self._stopping or over
 
     def _drop_last(self) -> None:
         self._given = None

@@ -118,10 +118,31 @@ def test_a_replaying_consumer_processes_as_a_real_one() -> None:
             if message.event.message == "b":
                 consumer.reject("no b")
         assert seen == [(0, "a"), (1, "b"), (2, "c")]
-        assert [m.event.message for m in consumer.processed] == ["a"]
+        assert [m.event.message for m in consumer.processed] == ["a", "c"]
     assert [m.event.message for m in consumer.processed] == ["a", "c"]
     assert [(m.event.message, why) for m, why in consumer.rejected] == [("b", "no b")]
     assert consumer.skipped == 1
+
+
+def test_a_loop_without_a_with_block_processes_its_last_message() -> None:
+    consumer = ReplayingConsumer([line("a")])
+    assert [message.event.message for message in consumer] == ["a"]
+    assert len(consumer.processed) == 1
+
+    async def read(consumer: ReplayingConsumer[LogLine]) -> list[str]:
+        return [message.event.message async for message in consumer]
+
+    consumer = ReplayingConsumer([line("a"), line("b")])
+    assert asyncio.run(read(consumer)) == ["a", "b"]
+    assert len(consumer.processed) == 2
+
+
+def test_a_loop_that_is_stopped_processes_its_last_message_at_the_close() -> None:
+    with ReplayingConsumer([line("a"), line("b")]) as consumer:
+        for _ in consumer:
+            consumer.stop()
+        assert consumer.processed == []
+    assert [m.event.message for m in consumer.processed] == ["a"]
 
 
 def test_a_message_whose_handler_raised_is_not_processed() -> None:
