@@ -16,7 +16,7 @@ from headworks._cli.broker_options import (
 )
 from headworks._cli.option_groups import expand_groups
 from headworks._cli.options import DataDirOption
-from headworks._cli.output import Format, FormatOption, print_status
+from headworks._cli.output import Format, FormatOption, number_of, print_status
 from headworks._cli.salvaged import print_salvaged
 from headworks._cli.server_options import LogOptions
 from headworks._settings import resolve
@@ -47,7 +47,7 @@ def adopt(data_dir: DataDirOption = None) -> None:
     finally:
         lock.release()
     for topic in adopted:
-        print_status(f"adopted {topic.name} with {topic.partitions} partitions")
+        print_status(f"adopted {topic.name} with {number_of(topic.partitions, 'partition')}")
         for index in topic.missing:
             print_status(f"{topic.name}-{index} has no folder: the broker will refuse it")
     if not adopted:
@@ -71,7 +71,7 @@ def salvage(data_dir: DataDirOption = None) -> None:
         lock.release()
     print_salvaged(found)
     for topic in adopted:
-        print_status(f"adopted {topic.name} with {topic.partitions} partitions")
+        print_status(f"adopted {topic.name} with {number_of(topic.partitions, 'partition')}")
 
 
 @broker_app.command()

@@ -14,7 +14,7 @@ import typer
 
 from headworks._cli.option_groups import expand_groups
 from headworks._cli.options import BootstrapOption, RegistryOption
-from headworks._cli.output import Format, FormatOption, print_status
+from headworks._cli.output import Format, FormatOption, number_of, print_status
 from headworks._cli.times import parse_instant
 from headworks._settings import resolve
 from headworks.errors import UsageError
@@ -122,10 +122,14 @@ def consume(
             )
             raise
         finally:
-            if consumer.skipped:
-                print_status(f"skipped {consumer.skipped} messages that could not be decoded")
-            if consumer.skipped_damaged:
-                print_status(f"skipped {consumer.skipped_damaged} offsets of damaged batches")
+            _print_skipped(consumer.skipped, consumer.skipped_damaged)
+
+
+def _print_skipped(poison: int, damaged: int) -> None:
+    if poison:
+        print_status(f"skipped {number_of(poison, 'message')} that could not be decoded")
+    if damaged:
+        print_status(f"skipped {number_of(damaged, 'offset')} of damaged batches")
 
 
 def _start_of(text: str) -> Literal["earliest", "latest"] | datetime:

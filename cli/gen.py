@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headworks._cli.options import RegistryOption
-from headworks._cli.output import Format, FormatOption, print_json, print_status
+from headworks._cli.output import Format, FormatOption, number_of, print_json, print_status
 from headworks._settings import resolve
 from headworks.errors import FindingsError, UsageError
 
@@ -58,7 +58,8 @@ def gen(
     else:
         for path in changed:
             print_status(f"{'stale' if check else 'wrote'} {path}")
-        print_status(f"{out}: {len(files)} files, {len(changed)} {'stale' if check else 'changed'}")
+        count = number_of(len(files), "file")
+        print_status(f"{out}: {count}, {len(changed)} {'stale' if check else 'changed'}")
     if check and changed:
         raise FindingsError(
             f"{len(changed)} generated files are not what the schemas say: "

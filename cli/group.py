@@ -15,6 +15,7 @@ from headworks._cli.options import BootstrapOption
 from headworks._cli.output import (
     Format,
     FormatOption,
+    number_of,
     print_json,
     print_rows,
     print_status,
@@ -157,7 +158,7 @@ def offsets_export(
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror}") from None
-    print_status(f"wrote the positions of {len(found)} groups to {out}")
+    print_status(f"wrote the positions of {number_of(len(found), 'group')} to {out}")
 
 
 @group_app.command("offsets-import")

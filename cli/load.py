@@ -11,7 +11,7 @@ import typer
 from headworks._cli.broker_address import BrokerOptions
 from headworks._cli.option_groups import expand_groups
 from headworks._cli.options import DataDirOption, WarehouseOption
-from headworks._cli.output import Format, FormatOption, print_json, print_status
+from headworks._cli.output import Format, FormatOption, number_of, print_json, print_status
 from headworks._cli.server_options import LogOptions
 from headworks._cli.times import parse_duration_ms
 from headworks._cli.warehouse_options import (
@@ -327,7 +327,8 @@ def move(
         print_json(asdict(report))
     if report.groups:
         print_status(f"moved consumer groups: {', '.join(report.groups)}")
-    print_status(f"move {report.number}: the next load reads {len(report.offsets)} topics of {new}")
+    topics = number_of(len(report.offsets), "topic")
+    print_status(f"move {report.number}: the next load reads {topics} of {new}")
 
 
 @load_app.command()
@@ -345,7 +346,8 @@ def drop(
         report = opened.drop(topic, progress, reload=reload)
     if format is Format.JSON:
         print_json(asdict(report))
-    print_status(f"drop {report.number}: table {report.table} with {report.rows:,} rows is gone")
+    rows = number_of(report.rows, "row")
+    print_status(f"drop {report.number}: table {report.table} with {rows} is gone")
 
 
 @load_app.command()
@@ -383,8 +385,9 @@ def erase(
     if format is Format.JSON:
         print_json(asdict(report))
         return
-    rows, bad = sum(report.rows.values()), sum(report.quarantined.values())
-    print_status(f"erased {rows:,} rows and {bad:,} quarantined messages")
+    rows = number_of(sum(report.rows.values()), "row")
+    bad = number_of(sum(report.quarantined.values()), "quarantined message")
+    print_status(f"erased {rows} and {bad}")
     print_status(f"searched the tables of {', '.join(report.searched)}")
 
 

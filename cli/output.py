@@ -47,6 +47,11 @@ def print_status(text: str) -> None:
     sys.stderr.flush()
 
 
+def number_of(count: int, noun: str) -> str:
+    """Return a count and its noun, such as "1 row" and "2,000 rows"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print rows in aligned columns on stdout, with numbers aligned right."""
     cells = [list(header), *[[_cell(value) for value in row] for row in rows]]

@@ -10,7 +10,7 @@ import typer
 
 from headworks._cli.broker_address import bootstrap_servers, similar_names
 from headworks._cli.options import BootstrapOption, RegistryOption
-from headworks._cli.output import Format, FormatOption, print_json, print_status
+from headworks._cli.output import Format, FormatOption, number_of, print_json, print_status
 from headworks._settings import resolve
 from headworks.errors import FindingsError, UnreachableError, UsageError
 
@@ -78,11 +78,7 @@ def produce(
             {"topic": topic, "sent": sent, "version": latest.version, "schema_id": latest.id}
         )
     else:
-        print_status(f"sent {_messages(sent)} to {topic}, version {latest.version}")
-
-
-def _messages(number: int) -> str:
-    return "1 message" if number == 1 else f"{number} messages"
+        print_status(f"sent {number_of(sent, 'message')} to {topic}, version {latest.version}")
 
 
 def _latest(registry: str, topic: str) -> SubjectVersion:

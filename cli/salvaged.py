@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headworks._cli.output import print_status
+from headworks._cli.output import number_of, print_status
 
 if TYPE_CHECKING:
     from headworks._server.checked_sqlite.salvage import SalvagedRows
@@ -19,5 +19,5 @@ def print_salvaged(found: SalvagedRows) -> None:
     if len(found.damage) > _MAX_LINES:
         print_status(f"damaged: {len(found.damage) - _MAX_LINES} more")
     for table, rows in sorted(found.rows.items()):
-        print_status(f"kept {rows} rows of {table}")
+        print_status(f"kept {number_of(rows, 'row')} of {table}")
     print_status(f"the damaged store is now {found.moved_to}")

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headworks._cli.options import DatabaseOption, DataDirOption, WarehouseOption
-from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
+from headworks._cli.output import (
+    Format,
+    FormatOption,
+    number_of,
+    print_json,
+    print_status,
+    print_table,
+)
 from headworks._cli.progress_lines import ProgressLines
 from headworks._cli.warehouse_options import warehouse_folder
 from headworks._settings import resolve, resolve_optional
@@ -59,7 +66,7 @@ def sql(
         print_json([dict(zip(rows.names, row, strict=True)) for row in rows.rows])
     elif rows.names:
         print_table(rows.names, rows.rows)
-        print_status(f"{len(rows.rows):,} rows")
+        print_status(number_of(len(rows.rows), "row"))
 
 
 def _with_own_server(statement: str, config: WarehouseConfig) -> QueryResult:

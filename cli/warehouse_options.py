@@ -20,7 +20,7 @@ from headworks._cli.options import (
     RegistryOption,
     WarehouseOption,
 )
-from headworks._cli.output import Format, print_json, print_status, print_table
+from headworks._cli.output import Format, number_of, print_json, print_status, print_table
 from headworks._cli.progress_lines import ProgressLines
 from headworks._settings import lookup, resolve, resolve_optional
 
@@ -159,7 +159,7 @@ def print_report(report: LoadReport, form: Format) -> None:
     seconds = ", ".join(f"{phase} {s:.1f}" for phase, s in report.seconds.items())
     if report.committed:
         more = "" if report.kind == "load" else " more than before"
-        done = f"{report.rows:,} rows{more}"
+        done = f"{number_of(report.rows, 'row')}{more}"
         if report.kind == "rebuild":
             done = "all rows are in the latest schema"
         print_status(f"{report.kind} {report.number}: {done}; seconds: {seconds}")

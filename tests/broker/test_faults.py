@@ -508,8 +508,8 @@ def test_a_lost_store_is_refused_and_its_topics_are_adopted(broker: Broker, dama
         assert headworks("broker", "adopt", "--data-dir", str(data.parent)).returncode == 1
         store.rename(data / "moved")
     done = headworks("broker", "adopt", "--data-dir", str(data.parent))
-    assert "adopted t with 1 partitions" in done.stderr
-    assert "adopted other with 1 partitions" in done.stderr
+    assert "adopted t with 1 partition\n" in done.stderr
+    assert "adopted other with 1 partition\n" in done.stderr
     broker.start()
     with Wire(broker.address) as wire:
         wire.send(ApiKey.FETCH, 11, fetch("t", 0, 0))

@@ -8,7 +8,7 @@ from os import terminal_size
 
 import pytest
 
-from headworks._cli.output import print_json, print_table
+from headworks._cli.output import number_of, print_json, print_table
 
 pytestmark = pytest.mark.unit
 
@@ -22,6 +22,11 @@ def test_json_has_no_number_for_nan_and_the_infinities(capsys: pytest.CaptureFix
 
     found = json.loads(capsys.readouterr().out, parse_constant=refuse)
     assert found == [{"a": "NaN", "b": ["Infinity", "-Infinity", 1.5]}]
+
+
+def test_a_number_and_its_noun_agree() -> None:
+    found = [number_of(count, "row") for count in (0, 1, 2, 12_345)]
+    assert found == ["0 rows", "1 row", "2 rows", "12,345 rows"]
 
 
 def test_a_table_fits_a_terminal_and_is_whole_elsewhere(
