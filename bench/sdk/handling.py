@@ -3,6 +3,10 @@
 Every side reads the same topic from its beginning, makes a typed object of each event, and calls a
 function with it. Measured is the CPU time of the process, its threads included, because brokers and
 peers share the machine. FastStream is fetched into the scratch folder: never a dependency.
+
+With a concurrency, up to so many messages are handled at once. Ours keep the order of each key, and
+commit only what is finished. aiokafka has none: its row starts a task for each message, as programs
+do, and keeps neither. FastStream has `max_workers`, which keeps neither as well.
 """
 
 from __future__ import annotations
@@ -38,7 +42,11 @@ WHAT = "typed events handled"
 ITERATED = "headworks, iteration"
 HANDLED = "headworks, handler"
 HANDLED_ASYNC = "headworks, async handler"
+BESIDE = 8  # the messages of one handler that are handled at the same time
+HANDLED_BESIDE = f"headworks, handler, concurrency {BESIDE}"
+HANDLED_ASYNC_BESIDE = f"headworks, async handler, concurrency {BESIDE}"
 AIOKAFKA = "aiokafka + fastavro"
+AIOKAFKA_BESIDE = f"aiokafka + fastavro, {BESIDE} tasks"
 CONFLUENT = "confluent-kafka, AvroDeserializer"
 DESERIALIZING = "confluent-kafka, DeserializingConsumer"
 FLOOR = "confluent-kafka, bytes that nobody reads"  # librdkafka alone
@@ -100,18 +108,26 @@ def _handle_events(
     ours = {"bootstrap": broker, "registry": registry}
     sides: dict[str, Callable[[_Counted], None]] = {
         ITERATED: lambda counted: _iterate(measured, ours, counted),
-        HANDLED: lambda counted: _handle(measured, ours, counted),
-        HANDLED_ASYNC: lambda counted: _handle_async(measured, ours, counted),
+        HANDLED: lambda counted: _handle(measured, ours, counted, 1),
+        HANDLED_BESIDE: lambda counted: _handle(measured, ours, counted, BESIDE),
+        HANDLED_ASYNC: lambda counted: _handle_async(measured, ours, counted, 1),
+        HANDLED_ASYNC_BESIDE: lambda counted: _handle_async(measured, ours, counted, BESIDE),
         CONFLUENT: lambda counted: _confluent(measured, broker, registry, topic, counted),
         DESERIALIZING: lambda counted: _deserializing(measured, broker, registry, topic, counted),
         FLOOR: lambda counted: _fetch_alone(broker, topic, counted),
         AIOKAFKA: lambda counted: asyncio.run(_aiokafka(measured, broker, topic, counted)),
+        AIOKAFKA_BESIDE: lambda counted: asyncio.run(
+            _aiokafka_tasks(measured, broker, topic, counted)
+        ),
     }
     if faststream:
         for backend in ("kafka", "confluent"):
-            sides[f"{FASTSTREAM}, {backend}"] = lambda counted, backend=backend: asyncio.run(  # type: ignore[misc]
-                _faststream(measured, broker, topic, backend, counted)
-            )
+            for workers, name in ((1, ""), (BESIDE, f", {BESIDE} workers")):
+                sides[f"{FASTSTREAM}, {backend}{name}"] = (
+                    lambda counted, backend=backend, workers=workers: asyncio.run(  # type: ignore[misc]
+                        _faststream(measured, broker, topic, backend, counted, workers)
+                    )
+                )
     for who, run in sides.items():
         # FastStream takes a tenth of the events, because it takes ten times as long over each.
         counted = _Counted(count // 10 if who.startswith(FASTSTREAM) else count)
@@ -135,6 +151,10 @@ def handling_bars(bench: Bench) -> None:
     for peer in (f"{FASTSTREAM}, kafka", f"{FASTSTREAM}, confluent", AIOKAFKA):
         got = bench.ratio(WHAT, HANDLED_ASYNC, peer)
         bench.bar(f"{WHAT} by an async handler, {peer}", at_least=3, got=got, unit="x")
+    for us in (HANDLED_BESIDE, HANDLED_ASYNC_BESIDE):
+        for backend in ("kafka", "confluent"):
+            got = bench.ratio(WHAT, us, f"{FASTSTREAM}, {backend}, {BESIDE} workers")
+            bench.bar(f"{us}, {FASTSTREAM}, {backend}", at_least=3, got=got, unit="x")
     handled = bench.median(WHAT, HANDLED)
     over = None if not iterated or not handled else 1e6 / handled - 1e6 / iterated
     bench.bar("a handler over iteration", at_most=3, got=over, unit="us")
@@ -167,25 +187,27 @@ def _iterate(measured: Measured, ours: dict[str, Any], counted: _Counted) -> Non
                 return
 
 
-def _handle(measured: Measured, ours: dict[str, Any], counted: _Counted) -> None:
+def _handle(measured: Measured, ours: dict[str, Any], counted: _Counted, concurrency: int) -> None:
     app = Consumers(group=_group(), **ours)
 
     def handle(message: Message[Any]) -> None:  # noqa: ARG001 - it is typed, and not looked at
         if counted():
             app.stop()
 
-    app.on(measured.module.PageView)(handle)
+    app.on(measured.module.PageView, concurrency=concurrency)(handle)
     app.run()
 
 
-def _handle_async(measured: Measured, ours: dict[str, Any], counted: _Counted) -> None:
+def _handle_async(
+    measured: Measured, ours: dict[str, Any], counted: _Counted, concurrency: int
+) -> None:
     app = Consumers(group=_group(), **ours)
 
     async def handle(message: Message[Any]) -> None:  # noqa: ARG001
         if counted():
             app.stop()
 
-    app.on(measured.module.PageView)(handle)
+    app.on(measured.module.PageView, concurrency=concurrency)(handle)
     app.run()
 
 
@@ -257,14 +279,18 @@ def _typed(measured: Measured) -> Callable[[bytes], Any]:
     return decode
 
 
-async def _aiokafka(measured: Measured, broker: str, topic: str, counted: _Counted) -> None:
-    consumer = AIOKafkaConsumer(
+def _aiokafka_consumer(measured: Measured, broker: str, topic: str) -> AIOKafkaConsumer:
+    return AIOKafkaConsumer(
         topic,
         bootstrap_servers=broker,
         group_id=_group(),
         auto_offset_reset="earliest",
         value_deserializer=_typed(measured),
     )
+
+
+async def _aiokafka(measured: Measured, broker: str, topic: str, counted: _Counted) -> None:
+    consumer = _aiokafka_consumer(measured, broker, topic)
     await consumer.start()
     try:
         async for _ in consumer:
@@ -274,8 +300,32 @@ async def _aiokafka(measured: Measured, broker: str, topic: str, counted: _Count
         await consumer.stop()
 
 
+async def _aiokafka_tasks(measured: Measured, broker: str, topic: str, counted: _Counted) -> None:
+    consumer = _aiokafka_consumer(measured, broker, topic)
+    free, tasks, ended = asyncio.Semaphore(BESIDE), set[asyncio.Task[None]](), asyncio.Event()
+
+    async def handle() -> None:
+        try:
+            if counted():
+                ended.set()
+        finally:
+            free.release()
+
+    await consumer.start()
+    try:
+        for _ in range(counted.count):
+            await anext(consumer)
+            await free.acquire()
+            task = asyncio.create_task(handle())
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        await ended.wait()
+    finally:
+        await consumer.stop()
+
+
 async def _faststream(
-    measured: Measured, broker: str, topic: str, backend: str, counted: _Counted
+    measured: Measured, broker: str, topic: str, backend: str, counted: _Counted, workers: int
 ) -> None:
     module = importlib.import_module(f"faststream.{backend}")
     decode, done = _typed(measured), asyncio.Event()
@@ -290,9 +340,10 @@ async def _faststream(
             done.set()
             await asyncio.sleep(1)  # it never lets the loop run while messages are there
 
-    kafka.subscriber(topic, group_id=_group(), auto_offset_reset="earliest", decoder=decoder)(
-        handle
-    )
+    options = {} if workers == 1 else {"max_workers": workers}
+    kafka.subscriber(
+        topic, group_id=_group(), auto_offset_reset="earliest", decoder=decoder, **options
+    )(handle)
     await kafka.start()
     try:
         await asyncio.wait_for(done.wait(), 600)
