@@ -2,7 +2,7 @@
 
 Rules:
 
-- It only reads, in one snapshot, and a store that others use may be checked.
+- It reads one snapshot, and a store that others use may be checked.
 - A store that is as sealed is good. Servers check every row nevertheless, unless the store is so
   large that it would keep them from their work for minutes.
 - A store that no release with checksums has opened is checked by its trees alone.
@@ -17,12 +17,18 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Collection, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from enum import Enum
 from pathlib import Path
 
 from headworks._server.checked_sqlite import row_checksums
-from headworks._server.checked_sqlite.sealed_pages import is_as_sealed, is_large, page_sums, seal
+from headworks._server.checked_sqlite.sealed_pages import (
+    is_as_sealed,
+    is_large,
+    page_sums,
+    seal,
+    seal_log,
+)
 from headworks._server.checked_sqlite.write_ahead_log import WriteAheadLog, log_path, read_log
 from headworks.errors import CorruptError
 
@@ -80,6 +86,7 @@ def _damage(path: Path, log: WriteAheadLog, checked: Checked) -> list[str]:
             db.execute("BEGIN")
             sums = None if checked is Checked.WHOLE else page_sums(db, path, log.pages)
             if checked is Checked.BY_SEAL and sums and is_as_sealed(path, sums, log.pages):
+                _seal_log(db, path, log)
                 return []
             damage = list(_damaged_places(db))
             if sums and not damage:
@@ -94,6 +101,21 @@ def _damage(path: Path, log: WriteAheadLog, checked: Checked) -> list[str]:
         return [str(error)] if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_ERROR else []
     except sqlite3.DatabaseError as error:
         return [] if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB else [str(error)]
+
+
+def _seal_log(db: sqlite3.Connection, path: Path, log: WriteAheadLog) -> None:
+    """Add the pages of a log that was left to the seal.
+
+    When this connection is closed, and no other program has one, SQLite copies them into the store.
+    """
+    if not log.pages:
+        return
+    db.execute("ROLLBACK")
+    db.execute("PRAGMA busy_timeout=0").fetchall()
+    with suppress(sqlite3.OperationalError):  # the program that writes now has one
+        db.execute("BEGIN IMMEDIATE")
+        seal_log(path, verify=log.damaged_at is not None)
+        db.execute("ROLLBACK")
 
 
 def may_lack_rows(table: str, damage: Collection[str]) -> bool:

@@ -108,14 +108,20 @@ def seal(path: Path, sums: PageSums[int], page_bytes: int) -> None:
                 file.unlink(missing_ok=True)
 
 
-def seal_log(path: Path) -> None:
-    """Add the committed pages of the log to the seal. The caller keeps other writers out."""
-    sealed = _read(path)
-    if sealed is None:
-        return
-    page_bytes, sums = sealed
-    log = read_log(path, verify=False)
+def seal_log(path: Path, *, verify: bool = False) -> None:
+    """Add the committed pages of the log to the seal. The caller keeps other writers out.
+
+    A new store, all of whose pages are in the log, gets its seal here. `verify`: see `read_log`.
+    """
+    log = read_log(path, verify=verify)
     if not log.page_count:
+        return
+    sealed = _read(path)
+    if sealed is not None:
+        page_bytes, sums = sealed
+    elif log.pages.keys() >= {*range(1, log.page_count + 1)}:
+        page_bytes, sums = len(log.pages[1]), array("I")
+    else:
         return
     del sums[log.page_count :]
     sums.extend([0] * (log.page_count - len(sums)))

@@ -91,6 +91,7 @@ class Database:
                 dialects.lock_for_migration(connection)
                 migrate(connection, own, steps, clock())
                 dialects.protect_rows(connection)
+            self._seal_log()  # before the last connection copies it into the file
             self._engine.dispose()  # the connection that migrated checks no foreign keys
             self._commits = dialects.open_counter(self._engine)
             if self._commits is not None:
@@ -254,8 +255,11 @@ class Database:
     def close(self) -> None:
         """Close every connection. The last one checkpoints, so the pages are sealed before."""
         if self._commits is not None:
-            if dialects.log_bytes(self._engine):
-                dialects.checkpoint(self._engine)
+            self._seal_log()
             self._commits.close()
             self._commits = None
         self._engine.dispose()
+
+    def _seal_log(self) -> None:
+        if dialects.log_bytes(self._engine):
+            dialects.checkpoint(self._engine)

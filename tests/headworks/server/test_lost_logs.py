@@ -12,6 +12,7 @@ from sqlalchemy import select
 from headworks._broker.topics.adoption import salvage_store
 from headworks._registry.store import RegistryStore, tables
 from headworks._registry.store.salvage import salvage_registry
+from headworks._server.checked_sqlite import check as store_check
 from headworks._server.checked_sqlite.sealed_pages import seal_path
 from headworks._server.checked_sqlite.write_ahead_log import log_path
 from headworks.errors import CorruptError
@@ -154,3 +155,35 @@ def test_an_audit_store_without_a_seal_or_with_an_old_one_is_checked(
     old.unlink()
     kind.open(folder)
     assert old.exists()
+
+
+@pytest.fixture
+def rows_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every store a large one, and fail a test in which the rows of one are checked."""
+    monkeypatch.setattr(store_check, "is_large", lambda _: True)
+    monkeypatch.setattr(
+        store_check, "_damaged_places", lambda _: pytest.fail("the rows were checked")
+    )
+
+
+@pytest.mark.usefixtures("rows_unread")
+def test_a_store_has_its_seal_from_the_beginning(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 's.db'}"
+    for _ in range(3):
+        store = RegistryStore(address)
+        for _ in range(5):
+            with store.write():
+                pass
+        store.close()
+
+
+@pytest.mark.parametrize("name", ["registry store", "audit store"])
+def test_the_log_of_a_killed_program_is_sealed_by_the_next(
+    killed: dict[str, Path], tmp_path: Path, name: str, request: pytest.FixtureRequest
+) -> None:
+    kind, folder = STORES[name], tmp_path / "copy"
+    shutil.copytree(killed[name], folder)
+    assert log_path(folder / kind.file).stat().st_size
+    request.getfixturevalue("rows_unread")
+    for _ in range(3):
+        kind.open(folder)
