@@ -304,12 +304,13 @@ class Warehouse:
         catalog = HiveCatalog(self._spark, *databases, embedded=embedded)
         catalog.prepare(config.metastore)
         log = CommitLog(config.root / _STATE_FOLDER, self._lock.record_folder)
+        cache = config.root / _STATE_FOLDER / "registry-versions"
         snapshots = None if config.iceberg is None else self._publisher(config.iceberg, log)
         return LoaderContext(
             root=config.root,
             log=log,
             broker=KafkaLog(client),
-            versions=RegistrySubjects(registry, recursive_json=recursive).versions,
+            versions=RegistrySubjects(registry, recursive_json=recursive, cache=cache).versions,
             jobs=SparkJobs(self._spark, client),
             catalog=catalog,
             publish=CommitCountsPublisher(client, registry, str(config.root)),

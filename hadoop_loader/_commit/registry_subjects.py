@@ -5,17 +5,19 @@ Rules:
 - An answer holds every version that messages may have been written with, soft-deleted ones too.
 - A subject's versions are read again if its latest one, or the numbers of its versions, changed.
   Otherwise the texts of the previous answer are returned: a version never changes. So a loader that
-  runs every ten minutes does not read 40,000 schemas each time.
+  runs every ten minutes does not read 40,000 schemas each time. With a `VersionCache`, a loader
+  that was just started does not either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 
+from hadoop_loader._commit.version_cache import KnownSubject, VersionCache
 from hadoop_loader._decode.recursive_types import flat_schema
+from hadoop_loader._storage.filesystem import AnyPath
 from hadoop_loader._tasks.load_task import WriterSchema
 from headworks.errors import RefusedError
 from headworks.registry_client import RegistryClient, SubjectVersion
@@ -33,26 +35,28 @@ _MAX_SINGLE_LOOKUPS = 8
 _LISTED_VERSIONS_PER_TOPIC = 10
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """The versions of a subject, as they were read."""
-
-    latest: tuple[int, int]  # number and schema id of the latest live version
-    numbers: tuple[int, ...]  # of all versions, ascending
-    writers: tuple[WriterSchema, ...]
-
-
 class RegistrySubjects:
     """The registry's subjects, as the loader needs them.
 
-    `recursive_json`: recursive types become JSON text (see `recursive_types`).
+    `recursive_json`: recursive types become JSON text (see `recursive_types`). `cache`: the file
+    that keeps the versions of many topics for the next process.
     """
 
-    def __init__(self, registry: RegistryClient, *, recursive_json: bool = False) -> None:
+    def __init__(
+        self,
+        registry: RegistryClient,
+        *,
+        recursive_json: bool = False,
+        cache: AnyPath | None = None,
+    ) -> None:
         self._registry = registry
         self._recursive_json = recursive_json
+        self._cache = None
+        if cache is not None:
+            self._cache = VersionCache(cache, recursive_json=recursive_json)
         self._lists_numbers = True  # until the registry shows that it cannot
-        self._known: dict[str, _Known] = {}  # by subject; of the last call with many topics
+        # By subject, of the last call with many topics; None: of the cache.
+        self._known: dict[str, KnownSubject] | None = None
 
     def versions(self, topics: Collection[str]) -> dict[str, SchemaLookup]:
         """Return every version of each topic's subject, the latest last; none if none is live.
@@ -68,38 +72,52 @@ class RegistrySubjects:
         subjects = {topic: subject_of(topic) for topic in topics}
         with ThreadPoolExecutor(_LOOKUP_THREADS, "registry") as pool:
             if len(subjects) > _MAX_SINGLE_LOOKUPS:
-                self._known = self._read_many(pool, [*subjects.values()])
-                known = self._known
+                known = self._known = self._read_many(pool, [*subjects.values()])
             else:
                 known = {}
             rest = [subject for subject in subjects.values() if subject not in known]
             others = dict(zip(rest, pool.map(self._look_up, rest), strict=True))
         return {t: known[s].writers if s in known else others[s] for t, s in subjects.items()}
 
-    def _read_many(self, pool: ThreadPoolExecutor, subjects: Sequence[str]) -> dict[str, _Known]:
+    def _read_many(
+        self, pool: ThreadPoolExecutor, subjects: Sequence[str]
+    ) -> dict[str, KnownSubject]:
         """Return the versions of those subjects that the registry lists."""
         most = _LISTED_VERSIONS_PER_TOPIC * len(subjects)
         listed = self._listing("", most, latest_only=True)
         # A registry that lists all versions nonetheless has the latest among them.
         latest = {subject: max(found, key=_identity) for subject, found in listed.items()}
         present = [subject for subject in subjects if subject in latest]
-        known = self._unchanged(pool, present, latest)
+        before = self._known_before()
+        known = self._unchanged(pool, present, latest, before)
         new = [subject for subject in present if subject not in known]
         every = self._listed(new, latest) if len(new) > _MAX_SINGLE_LOOKUPS else {}
         found = pool.map(partial(self._read, latest, every), new)
-        return known | {s: one for s, one in zip(new, found, strict=True) if one is not None}
+        known |= {s: one for s, one in zip(new, found, strict=True) if one is not None}
+        if self._cache is not None and known != before:
+            self._cache.write(known)
+        return known
+
+    def _known_before(self) -> dict[str, KnownSubject]:
+        """Return the versions of the last call, or of the last process that had the cache."""
+        if self._known is not None:
+            return self._known
+        return {} if self._cache is None else self._cache.read()
 
     def _unchanged(
         self,
         pool: ThreadPoolExecutor,
         subjects: Iterable[str],
         latest: Mapping[str, SubjectVersion],
-    ) -> dict[str, _Known]:
-        """Return those of the previous call that have the same versions."""
+        before: Mapping[str, KnownSubject],
+    ) -> dict[str, KnownSubject]:
+        """Return those of `before` that have the same versions."""
         same = {
             subject: known
             for subject in subjects
-            if (known := self._known.get(subject)) and known.latest == _identity(latest[subject])
+            if (known := before.get(subject))
+            and known.latest == _identity(latest[subject])
+            and known.registered_ms == latest[subject].registered_ms
         }
         listed = self._listed_numbers() if len(same) > _MAX_SINGLE_LOOKUPS else None
         if listed is None:
@@ -135,14 +153,16 @@ class RegistrySubjects:
 
     def _read(
         self, latest: Mapping[str, SubjectVersion], every: _Listing, subject: str
-    ) -> _Known | None:
+    ) -> KnownSubject | None:
         """Return all versions of a subject, from a listing; None if it is in none."""
         found = every.get(subject) or self._listing(subject, deleted=True).get(subject)
         now = latest[subject]
         if not found or all(_identity(one) != _identity(now) for one in found):
             return None
         numbers = tuple(sorted(one.version for one in found))
-        return _Known(_identity(now), numbers, self._writers(found, now.version))
+        return KnownSubject(
+            _identity(now), now.registered_ms, numbers, self._writers(found, now.version)
+        )
 
     def _look_up(self, subject: str) -> SchemaLookup:
         try:

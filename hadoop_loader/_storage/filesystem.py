@@ -139,6 +139,11 @@ def modified_time(path: AnyPath) -> float:
     return path.stat().st_mtime if isinstance(path, Path) else path.modified()
 
 
+def read_bytes(path: AnyPath) -> bytes:
+    """Return the content of a file."""
+    return path.read_bytes() if isinstance(path, Path) else path.download().read()
+
+
 def parquet_source(path: AnyPath) -> Any:
     """Return what pyarrow can read a file from."""
     return path if isinstance(path, Path) else path.download()
