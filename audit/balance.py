@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 
 from headworks._audit.states import PRODUCER_COUNTS, TIER_COUNTS, states_of
 
@@ -102,6 +103,7 @@ class Balance:
 
 
 _COUNTS = tuple(field.name for field in fields(Balance) if field.type == "int")
+_read_counts = attrgetter(*_COUNTS)  # a page sums 400 topics by 36 windows
 
 
 def allowed_of(attempted: int, share: float) -> float:
@@ -155,6 +157,7 @@ def stated_balance(
 def total(balances: Iterable[Balance], topic: str = "") -> Balance:
     """Return the sum of balances over windows (and topics), under the name `topic`."""
     rows = list(balances)
-    sums = {name: sum(getattr(row, name) for row in rows) for name in _COUNTS}
+    columns = zip(*map(_read_counts, rows), strict=True) if rows else [()] * len(_COUNTS)
+    sums = dict(zip(_COUNTS, map(sum, columns), strict=True))
     referenced = all(row.referenced for row in rows)
     return Balance(topic=topic, window_start=None, referenced=referenced, **sums)

@@ -35,15 +35,18 @@ def read_usage(
     subject: str,
     ask_readers: AskReaders | None = None,
     *,
+    history: Sequence[SubjectVersion] | None = None,
     as_of: int | None = None,
 ) -> SubjectUsage:
     """Return the usage of a subject, soft-deleted versions included.
 
-    `as_of` is when the store was up to date, in ms since 1970 (None: now). Raises UsageError if the
-    registry has no such subject, and UnreachableError if it or the store does not answer.
+    `history` has all versions (None: they are read from the registry). `as_of` is when the store
+    was up to date, in ms since 1970 (None: now). Raises UsageError if the registry has no such
+    subject, and UnreachableError if it or the store does not answer.
     """
-    history = registry.list_versions(subject, deleted=True)
-    history = [one for one in history if one.subject == subject]
+    if history is None:
+        listed = registry.list_versions(subject, deleted=True)
+        history = [one for one in listed if one.subject == subject]
     if not history:
         raise UsageError(
             f"{registry.url} has no subject {subject!r}",

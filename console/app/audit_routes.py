@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from headworks._console.app.commands import headworks
@@ -23,7 +25,11 @@ from headworks._console.views.checks import (
     topics_check,
 )
 from headworks._console.views.health import health_page
-from headworks.errors import UsageError
+from headworks.errors import UnreachableError, UsageError
+
+if TYPE_CHECKING:
+    from headworks._audit.usage import ReadingGroup
+    from headworks._audit.usage_reader import AskReaders
 
 _DEFAULT_TIER = "hadoop"
 # Where the commands of a page ask, unless it is where they do anyway.
@@ -120,15 +126,12 @@ def window(request: PageRequest) -> Page:
 
 def usage(request: PageRequest) -> Page:
     """Show who writes and reads each version of a subject."""
-    from headworks._audit.usage_reader import group_readers
-
-    subject = request.name("subject")
-    at = request.sources.endpoints
+    subject, sources = request.name("subject"), request.sources
     found = None
     if request.visibility.subject(subject):
-        ask = group_readers(at.bootstrap, at.zookeeper)
+        history = sources.histories(subject, deleted=True)
         with suppress(UsageError):  # the registry does not have it
-            found = request.sources.audits.usage(request.sources.registry, subject, ask)
+            found = sources.audits.usage(sources.registry, subject, history, _readers(request))
     if found is None or not all(map(request.visibility.topic, found.topics)):
         raise PageNotFoundError(
             f"nobody has counted messages of a subject {subject!r}",
@@ -141,6 +144,24 @@ def usage(request: PageRequest) -> Page:
         found = replace(found, unknown_readers=(*unknown, *others))
     command = headworks(request.sources, "schema", "usage", names=(subject,), at=_AUDIT)
     return Page("usage.html", f"Usage of {subject}", found, command)
+
+
+def _readers(request: PageRequest) -> AskReaders:
+    """Return a function that returns the groups of topics, as they were read last."""
+
+    def ask(topics: Collection[str]) -> list[ReadingGroup]:
+        from headworks._audit.usage import ReadingGroup
+
+        groups = request.sources.groups.latest.value
+        if groups is None:
+            raise UnreachableError("the groups have not been read yet")
+        return [
+            ReadingGroup(topic, name, groups.rows[name].group.active)
+            for topic in topics
+            for name in groups.by_topic.get(topic, ())
+        ]
+
+    return ask
 
 
 def _patience_ms(request: PageRequest) -> int:

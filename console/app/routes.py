@@ -149,10 +149,7 @@ def try_schema(request: PageRequest) -> Page:
 def _history(request: PageRequest, subject: str) -> list[SubjectVersion]:
     found: list[SubjectVersion] = []
     if request.visibility.subject(subject):
-        listed = request.sources.registry.list_versions(subject)
-        found = sorted(
-            (one for one in listed if one.subject == subject), key=lambda one: one.version
-        )
+        found = request.sources.histories(subject)
     if not found:
         raise PageNotFoundError(f"there is no subject {subject!r}", fix="headworks schema list")
     return found

@@ -13,6 +13,7 @@ from headworks._console.sources.audits import AuditReader
 from headworks._console.sources.dead_letters import DeadLetterDesk
 from headworks._console.sources.governance import GovernanceReader
 from headworks._console.sources.groups import GroupReader
+from headworks._console.sources.histories import HistoryReader
 from headworks._console.sources.loads import LoadReader
 from headworks._console.sources.messages import MessageReader
 from headworks._console.sources.poller import Poller
@@ -53,6 +54,7 @@ class Sources:
         self.registry = RegistryClient(
             endpoints.registry, timeout=_REGISTRY_TIMEOUT_SECONDS, attempts=_REGISTRY_ATTEMPTS
         )
+        self.histories = HistoryReader(self.registry)
         background = RegistryClient(endpoints.registry, timeout=_BACKGROUND_TIMEOUT_SECONDS)
         self.governance = GovernanceReader(endpoints.schemas)
         self.dead_letters = DeadLetterDesk(endpoints.bootstrap, endpoints.registry)

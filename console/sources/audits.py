@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headworks._audit.thresholds import Thresholds
     from headworks._audit.usage import CountedUse, SubjectUsage
     from headworks._audit.usage_reader import AskReaders
-    from headworks.registry_client import RegistryClient
+    from headworks.registry_client import RegistryClient, SubjectVersion
 
 WINDOWS = 36
 _MAX_TOPICS = 2_000
@@ -86,9 +86,13 @@ class AuditReader:
         return found
 
     def usage(
-        self, registry: RegistryClient, subject: str, ask_readers: AskReaders
+        self,
+        registry: RegistryClient,
+        subject: str,
+        history: Sequence[SubjectVersion],
+        ask_readers: AskReaders,
     ) -> SubjectUsage | None:
-        """Return who uses which version of a subject, or None without a store."""
+        """Return who uses which version of a subject's history, or None without a store."""
         store = self._opened()
         if store is None:
             return None
@@ -97,7 +101,8 @@ class AuditReader:
 
         with _database_errors():
             # Without a reconciler that keeps it, nobody knows how old the store is.
-            return read_usage(store, registry, subject, ask_readers, as_of=read_until(store))
+            as_of = read_until(store)
+            return read_usage(store, registry, subject, ask_readers, history=history, as_of=as_of)
 
     def topic(self, topic: str) -> TopicAudit | None:
         """Return one topic, window by window, or None without a store."""

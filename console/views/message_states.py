@@ -78,14 +78,15 @@ class JudgedSums:
         """Return the sums of windows whose topics producers count."""
         known = [state for state in states if state.balance.referenced]
         due = [
-            state.balance
-            if state.overdue(now_ms, patience_ms)
-            else replace(state.balance, waiting=0)
+            replace(balance, waiting=0)
+            if balance.waiting and not state.overdue(now_ms, patience_ms)
+            else balance
             for state in known
+            for balance in [state.balance]
             if state.due(now_ms, patience_ms)
         ]
-        every = total(state.balance for state in known)
-        return cls(total(due), every.attempted, every.waiting)
+        attempted = sum(state.balance.attempted for state in known)
+        return cls(total(due), attempted, sum(state.balance.waiting for state in known))
 
     @property
     def well(self) -> bool:

@@ -30,6 +30,7 @@ from headworks._subject import Subject
 
 # For more ids than this, reading all references of the context is cheaper than naming the ids.
 _MAX_NAMES_PER_QUERY = 500
+_LAST_BEFORE_SURROGATES = 0xD7FF  # the next code point is no character
 
 # Prepared: SQLAlchemy takes longer to build a statement than SQLite to run it.
 _OF_CONTEXT = versions.c.context == bindparam("context")
@@ -125,12 +126,26 @@ def subjects_in(
     )
     if context is not None:
         statement = statement.where(versions.c.context == context)
+    if prefix:
+        statement = statement.where(*_starts_with(connection, versions.c.subject, prefix))
     # Sorted here, because a database may order text by the rules of a language.
     return sorted(
         Subject(space, name)
         for space, name, count in connection.execute(statement)
-        if name.startswith(prefix) and (live if count else deleted)
+        if (live if count else deleted)
     )
+
+
+def _starts_with(
+    connection: Connection, column: ColumnElement[str], prefix: str
+) -> list[ColumnElement[bool]]:
+    """Return conditions for names with a prefix; SQLite, which orders by bytes, uses an index."""
+    found = [func.substr(column, 1, len(prefix)) == prefix]
+    if connection.dialect.name == "sqlite":
+        found.append(column >= prefix)
+        if ord(prefix[-1]) < _LAST_BEFORE_SURROGATES:
+            found.append(column < prefix[:-1] + chr(ord(prefix[-1]) + 1))
+    return found
 
 
 def versions_of(

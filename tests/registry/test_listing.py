@@ -99,3 +99,16 @@ def test_a_listing_of_many_subjects_takes_a_handful_of_queries(reader: RegistryR
 def test_a_listed_version_is_the_version(reader: RegistryReader) -> None:
     for one in reader.every_version(VersionQuery(":*:"), seen=lambda _name: True):
         assert one == reader.version(one["subject"], one["version"])
+
+
+def test_a_prefix_means_these_characters_in_any_store(store: str) -> None:
+    names = ["a", "A", "a%b", "a_b", "ab", "aé", "a\ud7ff", "a\ue000", "a\U0010ffff", "b", "é"]
+    database, loader = RegistryStore(store), SchemaCache()
+    registrar = Registrar(database, loader, SchemaLimits())
+    for name in names:
+        registrar.register(name, ProposedSchema(text_of(record("a:int"))), who="t")
+    reader = RegistryReader(database, loader)
+    for prefix in {name[:length] for name in names for length in (1, 2, 3)}:
+        found = listed(reader, VersionQuery(prefix, VersionFilter(), False, False, (), 0, 100))
+        assert [name for name, _ in found] == sorted(n for n in names if n.startswith(prefix))
+    database.close()
