@@ -28,6 +28,8 @@ pytestmark = pytest.mark.unit
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+OUTGROWN = yaml.safe_load((DEPLOY / "compose.outgrown.yaml").read_text(encoding="utf-8"))
+SHAPES = ("kafka", "cluster")
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
 PROMETHEUS = yaml.safe_load((DEPLOY / "prometheus.yml").read_text(encoding="utf-8"))
 PROGRAM = "/opt/headworks/bin/headworks"
@@ -157,6 +159,48 @@ def test_every_mounted_file_exists_and_every_volume_is_declared() -> None:
                 assert (DEPLOY / source).exists(), mount
             else:
                 assert source in COMPOSE["volumes"], mount
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, one in OUTGROWN["services"].items() if "headworks" in one["image"]]
+)
+def test_every_service_of_the_large_shape_runs_a_command_of_an_image(name: str) -> None:
+    service = OUTGROWN["services"][name]
+    parse(shlex.split(service["command"]))
+    assert service["build"]["target"] == ("spark" if name.startswith("load") else "server")
+    assert service["read_only"] is True
+    assert service["environment"].keys() <= {one.variable for one in SETTINGS.values()}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_shape_has_the_servers_that_it_names(shape: str) -> None:
+    lines = (DEPLOY / f"{shape}.env").read_text(encoding="utf-8").splitlines()
+    values = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+    assert values["COMPOSE_PROFILES"] == shape
+    started = {
+        name
+        for name, one in OUTGROWN["services"].items()
+        if one.get("profiles", [shape]) == [shape]
+    }
+    settings = OUTGROWN["services"]["registry-1"]["environment"]
+    addresses = f"{values['BROKERS']},{values['ZOOKEEPER']},{settings['HEADWORKS_REGISTRY']}"
+    named = {one.group(1) for one in re.finditer(r"([a-z]+-\d):\d+", addresses)}
+    numbered = {name for name in started if re.fullmatch(r"[a-z]+-\d", name)}
+    assert numbered == named | {"audit-1", "audit-2", "load-1", "load-2"}
+    assert len(values["BROKERS"].split(",")) == 3
+    stores = " ".join(
+        [settings["HEADWORKS_AUDIT_STORE"], OUTGROWN["services"]["registry-1"]["command"]]
+    )
+    assert set(re.findall(r"@([a-z-]+)/", stores)) <= started
+
+
+def test_the_large_shape_declares_its_volumes_and_publishes_on_loopback() -> None:
+    mounted = set()
+    for service in OUTGROWN["services"].values():
+        assert {*service.get("depends_on", ())} <= OUTGROWN["services"].keys()
+        mounted |= {mount.split(":")[0] for mount in service.get("volumes", ())}
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+    assert mounted == OUTGROWN["volumes"].keys()
 
 
 def test_prometheus_reads_every_metrics_page_and_no_other() -> None:
