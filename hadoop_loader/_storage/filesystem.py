@@ -140,8 +140,10 @@ def modified_time(path: AnyPath) -> float:
 
 
 def read_bytes(path: AnyPath) -> bytes:
-    """Return the content of a file."""
-    return path.read_bytes() if isinstance(path, Path) else path.download().read()
+    """Return the content of a file, of a remote one in a single request."""
+    if isinstance(path, Path):
+        return path.read_bytes()
+    return path.download().read(path.length()) or b""
 
 
 def parquet_source(path: AnyPath) -> Any:

@@ -40,6 +40,13 @@ def test_a_text_is_kept_and_replaced_and_nothing_is_left_beside_it(place: AnyPat
     assert texts == {"a": "second", "b": "é"}
 
 
+def test_bytes_are_replaced_and_read_as_a_whole(place: AnyPath) -> None:
+    for content in (b"x" * 100_000, b"\0y" * 70_000, b""):
+        with filesystem.open_for_write(place / "c") as file:
+            file.write(content)
+        assert filesystem.read_bytes(place / "c") == content
+
+
 def test_a_move_takes_the_name_away_and_a_second_one_says_so(place: AnyPath) -> None:
     source, folder = place / "staged", place / "table" / "datepartition=2013-01-31"
     filesystem.write_durably(source, "x")
