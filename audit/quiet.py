@@ -14,11 +14,10 @@ Rules:
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Select, case, func, select
 
 from headworks._audit.store import AuditStore, tables
 from headworks._audit.store.aggregate import PRODUCER_TIER
@@ -83,32 +82,43 @@ def quiet_topics(store: AuditStore, now: int, silent_after_ms: int) -> Iterator[
     with store.read() as connection:
         names = sorted(connection.scalars(resting))
         for at in range(0, len(names), _CHUNK_TOPICS):
-            found = _windows(connection, names[at : at + _CHUNK_TOPICS], now)
-            for topic, windows in sorted(found.items()):
-                last = max(windows)
-                before = range(last - (_BUSY_WINDOWS - 1) * WINDOW_MS, last + 1, WINDOW_MS)
-                busy = sum(start in windows for start in before)
-                if busy >= _MIN_BUSY and not _rested_yesterday(windows, last, now):
+            counted = connection.execute(_counted(names[at : at + _CHUNK_TOPICS], now))
+            for topic, first, last, busy, yesterday in sorted(counted):
+                if busy >= _MIN_BUSY and not _rested_yesterday(first, last, yesterday, now):
                     yield QuietTopic(topic, busy, _BUSY_WINDOWS, last)
 
 
-def _windows(connection: Connection, names: list[str], now: int) -> dict[str, set[int]]:
-    w = tables.windows.c
-    counted = select(w.topic, w.window_start).where(
+def _counted(names: list[str], now: int) -> Select[str, int, int, int, int]:
+    """Return the question for the first and the last window of each topic in three days.
+
+    It also counts those up to the last one, and those in which it would have rested a day before.
+    The database does it all: 400 topics have 170,000 windows.
+    """
+    w, start = tables.windows.c, tables.windows.c.window_start
+    known = (
         w.tier == PRODUCER_TIER,
         w.topic.in_(names),
-        w.window_start.between(now - 3 * _DAY_MS, now),
+        start.between(now - 3 * _DAY_MS, now),
         w.attempted > 0,
     )
-    found: defaultdict[str, set[int]] = defaultdict(set)
-    for topic, start in connection.execute(counted):
-        found[topic].add(start)
-    return found
+    ends = select(w.topic, func.min(start).label("first"), func.max(start).label("last"))
+    e = ends.where(*known).group_by(w.topic).subquery().c
+    busy = start > e.last - _BUSY_WINDOWS * WINDOW_MS
+    yesterday = (start >= e.last + WINDOW_MS - _DAY_MS) & (start < window_of(now) - _DAY_MS)
+    return (
+        select(
+            *(w.topic, e.first, e.last),
+            func.sum(case((busy, 1), else_=0)),
+            func.sum(case((yesterday, 1), else_=0)),
+        )
+        .where(*known, w.topic == e.topic)
+        .group_by(w.topic, e.first, e.last)
+    )
 
 
-def _rested_yesterday(windows: set[int], last: int, now: int) -> bool:
+def _rested_yesterday(first: int, last: int, yesterday: int, now: int) -> bool:
     """Return whether most windows since `last` were empty a day before as well."""
-    if min(windows) > last - _DAY_MS:
+    if first > last - _DAY_MS:
         return False  # nothing is known of that day
     since = range(last + WINDOW_MS - _DAY_MS, window_of(now) - _DAY_MS, WINDOW_MS)
-    return 2 * sum(start in windows for start in since) < len(since)
+    return 2 * yesterday < len(since)
