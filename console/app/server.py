@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,10 +14,6 @@ from headworks._server.http_server import bind, serve_app
 from headworks._server.security.http.options import SecurityOptions, open_authenticator
 
 __all__ = ["ConsoleOptions", "bind", "serve"]
-
-# A page waits that long for the interpreter after each of its reads while a source computes. With
-# Python's 5 ms, a page of 20 ms took half a second beside the reading of a large audit store.
-_SWITCH_SECONDS = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +33,6 @@ def serve(sock: socket.socket, ready: Callable[[str], None], options: ConsoleOpt
     Calls `ready` with "HOST:PORT" when pages are answered.
     """
     logs.configure(options.log_format, options.log_level)
-    sys.setswitchinterval(_SWITCH_SECONDS)
     security = options.security
     authenticator = open_authenticator(security, lambda _reason: None)
     app = create_app(
