@@ -88,6 +88,7 @@ class Sources:
             one.start()
 
     def stop(self) -> None:
-        """Stop all pollers."""
+        """Stop all pollers, and close what pages keep open."""
         for one in self._pollers:
             one.stop()
+        self.messages.close()

@@ -2,8 +2,8 @@
 
 Rules:
 
-- Reading is bounded: a few readers at a time, each with a deadline, a number of messages, and a
-  number of bytes. It joins no group and commits nothing.
+- Reading is bounded: a few readers at a time (`page_consumers`), each with a deadline, a number of
+  messages, and a number of bytes.
 - A message is masked before any other use (`console.masking`), by every schema that the topic ever
   had and by its writer's schema. If those are unknown, no message is shown.
 - Bytes are never shown for a topic with sensitive fields, decoded or not.
@@ -24,14 +24,13 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Raw
 
 from headworks._console.masking import MASK, masked
+from headworks._console.sources.page_consumers import PageConsumers
 from headworks._console.sources.printable import hex_lines, printable, raw_value, text_of
 from headworks._console.sources.shown_message import MessageSlice, ShownMessage, SkippedBatch
-from headworks._console.sources.topics import broker_unreachable
-from headworks._kafka.client_properties import client_properties
 from headworks._kafka.clients import KafkaConsumer
 from headworks._kafka.damaged_batch import DamagedBatch, damaged_batch, offset_after
 from headworks._wire import FramingError, unframe
-from headworks.errors import HeadworksError, RefusedError, UnreachableError
+from headworks.errors import HeadworksError, UnreachableError
 from headworks.registry_client import RegistryClient
 from headworks.schema import (
     Record,
@@ -46,8 +45,6 @@ from headworks.schema._sensitive import Paths, sensitive_paths
 if TYPE_CHECKING:
     from consumer_sdk._decode import Decoder
 
-_MAX_READERS = 4
-_SLOT_WAIT_SECONDS = 1.0
 _TIMEOUT_SECONDS = 5.0
 _MAX_SCANNED_MESSAGES = 5_000
 _MAX_FETCHED_MESSAGES = 500
@@ -55,10 +52,6 @@ _MAX_CACHED = 128
 OffsetBounds = Mapping[int, tuple[int, int]]
 # A topic, and the latest versions of the schemas of its values and of its keys.
 _SchemaVersions = tuple[str, int | None, int | None]
-
-
-class BusyError(UnreachableError):
-    """The maximum number of pages is reading messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +83,9 @@ class MessageReader:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.bootstrap = bootstrap
         self._registry = registry
         self.clock = clock
-        self._slots = threading.BoundedSemaphore(_MAX_READERS)  # one per reading page
+        self.consumers = PageConsumers(bootstrap)
         self._lock = threading.Lock()  # guards the three caches below
         self._decoders: OrderedDict[str, Decoder] = OrderedDict()
         self._masked_by_topic: OrderedDict[_SchemaVersions, _MaskedPaths] = OrderedDict()
@@ -101,9 +93,13 @@ class MessageReader:
 
     @contextmanager
     def connected(self) -> Iterator[PageReader]:
-        """Open the one broker connection of a page."""
-        with self._consumer() as consumer:
+        """Lend the one broker connection of a page."""
+        with self.consumers.lend() as consumer:
             yield PageReader(self, consumer)
+
+    def close(self) -> None:
+        """Close the connections to the broker."""
+        self.consumers.close()
 
     def renderer(
         self,
@@ -232,39 +228,6 @@ class MessageReader:
                 _cache(self._masked_by_schema, schema_id, known)
         return known
 
-    @property
-    def connection(self) -> dict[str, Any]:
-        """The properties of librdkafka that name the brokers and the reader."""
-        return {**client_properties(self.bootstrap), "group.id": "headworks-console"}
-
-    @contextmanager
-    def _consumer(self) -> Iterator[KafkaConsumer]:
-        if not self._slots.acquire(timeout=_SLOT_WAIT_SECONDS):
-            raise BusyError("too many pages read messages at this moment", fix="try again")
-        try:
-            consumer = KafkaConsumer(
-                {
-                    **self.connection,
-                    "enable.auto.commit": False,
-                    "enable.partition.eof": True,
-                    "auto.offset.reset": "earliest",
-                    "fetch.wait.max.ms": 50,
-                    "queued.max.messages.kbytes": 16_384,
-                    "fetch.message.max.bytes": 1_048_576,
-                    "log_level": 0,
-                }
-            )
-            try:
-                yield consumer
-            except KafkaException as error:
-                if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                    raise RefusedError("the broker lets the console not read this topic") from None
-                raise broker_unreachable(self.bootstrap, error) from None
-            finally:
-                consumer.close()
-        finally:
-            self._slots.release()
-
 
 class PageReader:
     """The broker connection of one page, from `MessageReader.connected`."""
@@ -354,16 +317,19 @@ class PageReader:
                         yield skipped
                     offset, problem = skipped.following - 1, None
                 elif problem is None:
+                    # Whatever an earlier page left behind is not shown on this one.
+                    if message.topic() != topic or offset < left.get(partition, offset):
+                        continue
                     if partition in left and offset < ends[partition]:
                         left[partition] = offset + 1
                         yield message
                 elif problem.code() != KafkaError._PARTITION_EOF:
-                    raise broker_unreachable(self._reader.bootstrap, KafkaException(problem))
+                    raise KafkaException(problem)
                 if problem is not None or offset + 1 >= ends[partition]:
                     left.pop(partition, None)
 
     def _step_over(self, batch: DamagedBatch) -> SkippedBatch:
-        following = offset_after(self._reader.connection, batch, timeout=_TIMEOUT_SECONDS)
+        following = offset_after(self._reader.consumers.connection, batch, timeout=_TIMEOUT_SECONDS)
         self._consumer.seek(TopicPartition(batch.topic, batch.partition, following))
         return SkippedBatch(batch, following)
 
