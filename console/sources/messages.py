@@ -317,7 +317,7 @@ class PageReader:
                         yield skipped
                     offset, problem = skipped.following - 1, None
                 elif problem is None:
-                    # Whatever an earlier page left behind is not shown on this one.
+                    # A message that an earlier page left behind is not shown on this one.
                     if message.topic() != topic or offset < left.get(partition, offset):
                         continue
                     if partition in left and offset < ends[partition]:
