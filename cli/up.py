@@ -61,12 +61,14 @@ def up(
     at_broker = resolve("bootstrap", broker)
     at_registry = registry or host_and_port(resolve("registry"))
     at_console = console or host_and_port(resolve("console"))
-    for option, address in (
-        ("--broker", at_broker),
-        ("--registry", at_registry),
-        ("--console", at_console),
-    ):
-        _check_free(address, option)
+    parsed = [
+        (option, address, parse_listen(address, option))
+        for option, address in (
+            ("--broker", at_broker),
+            ("--registry", at_registry),
+            ("--console", at_console),
+        )
+    ]
     places = _Places(
         folder=Path(resolve("data_dir", data_dir)),
         broker=at_broker,
@@ -76,15 +78,16 @@ def up(
         store=resolve_optional("audit_store"),
         pages=MetricsAddresses.of(metrics, fixed=at_broker == SETTINGS["bootstrap"].default),
     )
+    for option, address, (host, port) in parsed:
+        _check_free(address, host, port, option)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     _run(places, stop, format)
 
 
-def _check_free(address: str, option: str) -> None:
+def _check_free(address: str, host: str, port: int, option: str) -> None:
     """Raise UsageError if another process listens there; a server would name its own option."""
-    host, port = parse_listen(address, option)
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
