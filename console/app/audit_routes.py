@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from headworks._console.views.checks import (
     topics_check,
 )
 from headworks._console.views.health import health_page
-from headworks.errors import UnreachableError, UsageError
+from headworks.errors import UsageError
 
 if TYPE_CHECKING:
     from headworks._audit.usage import ReadingGroup
@@ -147,14 +147,19 @@ def usage(request: PageRequest) -> Page:
 
 
 def _readers(request: PageRequest) -> AskReaders:
-    """Return a function that returns the groups of topics, as they were read last."""
+    """Return a function that returns the groups of topics, as they were read last.
 
-    def ask(topics: Collection[str]) -> list[ReadingGroup]:
+    Before the first reading, it asks the broker: the gate takes an unknown reader as a user.
+    """
+
+    def ask(topics: Collection[str]) -> Sequence[ReadingGroup]:
         from headworks._audit.usage import ReadingGroup
+        from headworks._audit.usage_reader import group_readers
 
         groups = request.sources.groups.latest.value
         if groups is None:
-            raise UnreachableError("the groups have not been read yet")
+            at = request.sources.endpoints
+            return group_readers(at.bootstrap, at.zookeeper)(topics)
         return [
             ReadingGroup(topic, name, groups.rows[name].group.active)
             for topic in topics
