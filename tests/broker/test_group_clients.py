@@ -222,6 +222,9 @@ def test_aiokafka_and_kafka_python_share_a_group_with_each_other(
 
     assert asyncio.run(aio_share()) == 100
     follower = KafkaConsumer(shared, **options)
+    # kafka-python 3.0 joins a group for nothing when the broker takes long to describe the topic,
+    # and drops its share of the assignment after that.
+    assert len(follower.partitions_for_topic(shared)) == 4
     found: list[Any] = []
 
     def joined() -> bool:
