@@ -10,9 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection
 
@@ -27,41 +25,17 @@ from headworks._registry.operations.response_bodies import (
     version_entity,
 )
 from headworks._registry.operations.scopes import in_other_contexts, real_subject
-from headworks._registry.store import RegistryStore, changes, schemas, settings, version_records
+from headworks._registry.operations.version_listing import (
+    VersionFilter,
+    VersionListing,
+    VersionQuery,
+)
+from headworks._registry.store import RegistryStore, changes, schemas, version_records
 from headworks._registry.store.schemas import StoredSchema, StoredVersion
 from headworks._subject import ANY_CONTEXT, DEFAULT_CONTEXT, Subject
 from headworks.schema._difference import differences
 
 LATEST = "latest"
-
-
-@dataclass(frozen=True, slots=True)
-class VersionFilter:
-    """Which versions a list includes: live ones by default."""
-
-    deleted: bool = False  # soft-deleted ones too
-    deleted_only: bool = False  # soft-deleted ones only
-    negative: bool = False  # both, and soft-deleted ones as negative numbers
-
-    @property
-    def state(self) -> bool | None:
-        """Soft-deleted versions only (True), live ones only (False), or both (None)."""
-        if self.deleted_only:
-            return True
-        return None if self.deleted or self.negative else False
-
-
-@dataclass(frozen=True, slots=True)
-class VersionQuery:
-    """A request for the versions of all subjects, by subject and number."""
-
-    prefix: str = ""  # of the subjects' names
-    version_filter: VersionFilter = VersionFilter()
-    latest_only: bool = False
-    aliases: bool = False  # also the subjects that have an alias under the prefix
-    rule_types: tuple[str, ...] = ()  # if any, only versions with a rule of such a type
-    first: int = 0  # position of the first version in that order
-    last: int = 1000  # position after the last version
 
 
 class RegistryReader:
@@ -70,11 +44,13 @@ class RegistryReader:
     def __init__(self, store: RegistryStore, schema_cache: SchemaCache) -> None:
         self._store = store
         self._schema_cache = schema_cache
+        self._listing = VersionListing(store)
 
     def subjects(self, prefix: str, version_filter: VersionFilter) -> list[str]:
         """Return the names of subjects that start with `prefix` (":*:" for every context)."""
         with self._store.read() as connection:
-            return [str(one) for one in self._subjects(connection, prefix, version_filter)]
+            subjects = self._listing.subjects(connection, prefix, version_filter)
+            return [str(one) for one in subjects]
 
     def subjects_with_versions(self, names: Sequence[str], listed: VersionFilter) -> list[Entity]:
         """Return the version numbers of subjects, ascending, by subject."""
@@ -179,16 +155,10 @@ class RegistryReader:
         Subjects for which `seen` returns false are left out.
         """
         with self._store.read() as connection:
-            names: dict[Subject, list[str]] = {}
-            if query.aliases:
-                names = _names_under(connection, query.prefix)
-            under = self._subjects(connection, query.prefix, query.version_filter)
-            subjects = [one for one in sorted({*under, *names}) if seen(str(one))]
-            found = self._listed(connection, query, subjects)
             return [
                 version_entity(connection, self._schema_cache, one)
-                | ({"aliases": names[one.subject]} if one.subject in names else {})
-                for one in found
+                | ({"aliases": aliases} if aliases else {})
+                for one, aliases in self._listing.page(connection, query, seen)
             ]
 
     def schema(
@@ -260,40 +230,6 @@ class RegistryReader:
         """Return whether the store answers; raises its error."""
         return self._store.revision() >= 0
 
-    def _subjects(
-        self, connection: Connection, prefix: str, version_filter: VersionFilter
-    ) -> list[Subject]:
-        within = Subject.parse(prefix)
-        return schemas.subjects_in(
-            connection,
-            None if within.context == ANY_CONTEXT else within.context,
-            within.name,
-            live=not version_filter.deleted_only,
-            deleted=version_filter.deleted or version_filter.deleted_only,
-        )
-
-    @staticmethod
-    def _listed(
-        connection: Connection, query: VersionQuery, subjects: Sequence[Subject]
-    ) -> Iterator[StoredVersion]:
-        state, latest = query.version_filter.state, query.latest_only
-        if not query.rule_types:
-            counts = version_records.version_counts(connection, subjects, deleted=state)
-            if latest:
-                counts = [(subject, 1) for subject, _ in counts]
-            some, skipped = _page_of(counts, query.first, query.last)
-            shown = version_records.records_of(connection, some, deleted=state, latest_only=latest)
-            page = shown[skipped : skipped + query.last - query.first]
-            yield from schemas.with_schemas(connection, page)
-            return
-        every = version_records.records_of(connection, subjects, deleted=state, latest_only=latest)
-        ruled = (
-            one
-            for one in schemas.with_schemas(connection, every)
-            if _has_rule(one.schema, query.rule_types)
-        )
-        yield from islice(ruled, query.first, query.last)
-
     def _version(
         self, connection: Connection, name: str, number: int | str, deleted: bool
     ) -> StoredVersion:
@@ -336,20 +272,6 @@ class RegistryReader:
         return found
 
 
-def _page_of(
-    counts: Iterable[tuple[Subject, int]], first: int, last: int
-) -> tuple[list[Subject], int]:
-    """Return the subjects with the versions from `first` to `last`, and how many to skip there."""
-    some: list[Subject] = []
-    skipped = at = 0
-    for subject, count in counts:
-        if at < last and at + count > first:
-            skipped = skipped if some else max(0, first - at)
-            some.append(subject)
-        at += count
-    return some, skipped
-
-
 def _version_there(
     connection: Connection, subject: Subject, number: int | str, deleted: bool
 ) -> StoredVersion | None:
@@ -357,19 +279,3 @@ def _version_there(
         return schemas.latest_version(connection, subject)
     every = schemas.versions_of(connection, subject, number=int(number))
     return next((one for one in every if deleted or not one.deleted), None)
-
-
-def _names_under(connection: Connection, prefix: str) -> dict[Subject, list[str]]:
-    """Return the aliases under a prefix, by the subject that they stand for."""
-    within = Subject.parse(prefix)
-    names: dict[Subject, list[str]] = {}
-    for scope, alias in settings.aliases(connection).items():
-        name = Subject.parse(scope)
-        if within.context in (ANY_CONTEXT, name.context) and name.name.startswith(within.name):
-            names.setdefault(Subject.parse(alias, within=name.context), []).append(scope)
-    return names
-
-
-def _has_rule(stored: StoredSchema, types: Sequence[str]) -> bool:
-    rules = stored.definition.rule_set or {}
-    return any(rule.get("type") in types for part in rules.values() for rule in part)

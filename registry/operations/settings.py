@@ -12,6 +12,7 @@ from headworks._registry.operations.scopes import GLOBAL, config_of, mode_of
 from headworks._registry.store import RegistryStore, schemas
 from headworks._registry.store import settings as rows
 from headworks._registry.store.changes import AuditEntry, add_audit_entry
+from headworks._registry.store.version_records import counts_under
 from headworks._subject import ANY_CONTEXT, DEFAULT_CONTEXT, GLOBAL_CONTEXT, Subject
 
 _EVERYTHING = Subject(DEFAULT_CONTEXT, "")
@@ -140,8 +141,8 @@ def _must_be_writable(connection: Connection, name: str | None) -> None:
 
 def _has_versions(connection: Connection, name: str | None) -> bool:
     if name is None or Subject.parse(name) == Subject(GLOBAL_CONTEXT, ""):
-        return bool(schemas.subjects_in(connection, None, "", live=True, deleted=False))
+        return any(one.live for one in counts_under(connection, None, ""))
     subject = Subject.parse(name)
     if subject.name:
         return schemas.latest_version(connection, subject) is not None
-    return bool(schemas.subjects_in(connection, subject.context, "", live=True, deleted=False))
+    return any(one.live for one in counts_under(connection, subject.context, ""))

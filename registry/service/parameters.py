@@ -15,8 +15,9 @@ from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BeforeValidator
 
 from headworks._registry.model import refusals
-from headworks._registry.operations.reader import LATEST, VersionFilter
+from headworks._registry.operations.reader import LATEST
 from headworks._registry.operations.response_bodies import ResponseFormat
+from headworks._registry.operations.version_listing import VersionFilter
 from headworks._subject import DEFAULT_CONTEXT
 
 MAX_INT = 2**31 - 1

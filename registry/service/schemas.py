@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from headworks._registry.operations.reader import VersionQuery
+from headworks._registry.operations.version_listing import VersionQuery
 from headworks._registry.service.dependencies import DependenciesOf
 from headworks._registry.service.guard import RequestPermissionsOf
 from headworks._registry.service.parameters import (

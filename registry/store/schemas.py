@@ -16,8 +16,6 @@ from sqlalchemy import (
     Connection,
     and_,
     bindparam,
-    case,
-    func,
     or_,
     select,
 )
@@ -30,7 +28,6 @@ from headworks._subject import Subject
 
 # For more ids than this, reading all references of the context is cheaper than naming the ids.
 _MAX_NAMES_PER_QUERY = 500
-_LAST_BEFORE_SURROGATES = 0xD7FF  # the next code point is no character
 
 # Prepared: SQLAlchemy takes longer to build a statement than SQLite to run it.
 _OF_CONTEXT = versions.c.context == bindparam("context")
@@ -111,41 +108,6 @@ class StoredVersion:
 def context_names(connection: Connection) -> list[str]:
     """Return the contexts that hold a version, soft-deleted or not, sorted by name."""
     return sorted(connection.scalars(select(versions.c.context).distinct()))
-
-
-def subjects_in(
-    connection: Connection, context: str | None, prefix: str, *, live: bool, deleted: bool
-) -> list[Subject]:
-    """Return the subjects of a context (None: of all) whose names start with `prefix`, sorted.
-
-    `live` selects those with a live version, `deleted` those with soft-deleted versions only.
-    """
-    alive = func.sum(case((versions.c.deleted, 0), else_=1))
-    statement = select(versions.c.context, versions.c.subject, alive).group_by(
-        versions.c.context, versions.c.subject
-    )
-    if context is not None:
-        statement = statement.where(versions.c.context == context)
-    if prefix:
-        statement = statement.where(*_starts_with(connection, versions.c.subject, prefix))
-    # Sorted here, because a database may order text by the rules of a language.
-    return sorted(
-        Subject(space, name)
-        for space, name, count in connection.execute(statement)
-        if (live if count else deleted)
-    )
-
-
-def _starts_with(
-    connection: Connection, column: ColumnElement[str], prefix: str
-) -> list[ColumnElement[bool]]:
-    """Return conditions for names with a prefix; SQLite, which orders by bytes, uses an index."""
-    found = [func.substr(column, 1, len(prefix)) == prefix]
-    if connection.dialect.name == "sqlite":
-        found.append(column >= prefix)
-        if ord(prefix[-1]) < _LAST_BEFORE_SURROGATES:
-            found.append(column < prefix[:-1] + chr(ord(prefix[-1]) + 1))
-    return found
 
 
 def versions_of(

@@ -10,14 +10,16 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter, itemgetter
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, func, select
 
 from headworks._registry.store.tables import versions
 from headworks._server.database import PreparedStatement
 from headworks._subject import Subject
 
 _MAX_NAMES_PER_QUERY = 500
+_LAST_BEFORE_SURROGATES = 0xD7FF  # the next code point is no character
 _NUMBERS = PreparedStatement(
     select(versions.c.version, versions.c.deleted)
     .where(versions.c.context == bindparam("context"), versions.c.subject == bindparam("subject"))
@@ -34,6 +36,21 @@ class VersionRecord:
     schema_id: int
     deleted: bool
     created_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionCounts:
+    """How many versions a subject has."""
+
+    subject: Subject
+    live: int
+    deleted: int  # soft-deleted ones
+
+    def number(self, deleted: bool | None) -> int:
+        """How many are soft-deleted (True), live (False), or either (None)."""
+        if deleted is None:
+            return self.live + self.deleted
+        return self.deleted if deleted else self.live
 
 
 def numbers_of(
@@ -57,15 +74,23 @@ def numbers_by_subject(
     return found
 
 
-def version_counts(
-    connection: Connection, subjects: Collection[Subject], *, deleted: bool | None = None
-) -> list[tuple[Subject, int]]:
-    """Return how many versions each subject has, by subject; those without one are left out."""
-    found: list[tuple[Subject, int]] = []
-    for named in _naming(subjects):
-        rows = connection.execute(_grouped(named, *_in_state(deleted)))
-        found += [(Subject(row.context, row.subject), row.number) for row in rows]
-    return sorted(found)
+def counts_under(connection: Connection, context: str | None, prefix: str) -> list[VersionCounts]:
+    """Return how many versions the subjects of a context (None: of all) have, by subject.
+
+    Only subjects whose names start with `prefix` are counted.
+    """
+    gone = func.sum(case((versions.c.deleted, 1), else_=0))
+    names = versions.c.context, versions.c.subject
+    statement = select(*names, func.count(), gone).group_by(*names)
+    if context is not None:
+        statement = statement.where(versions.c.context == context)
+    if prefix:
+        statement = statement.where(*_starts_with(connection, versions.c.subject, prefix))
+    # Sorted here, because a database may order text by the rules of a language.
+    return [
+        VersionCounts(Subject(space, name), number - deleted, deleted)
+        for space, name, number, deleted in sorted(map(tuple, connection.execute(statement).all()))
+    ]
 
 
 def records_of(
@@ -79,27 +104,34 @@ def records_of(
 
     With `latest_only`, only the last of them of each subject.
     """
-    found: list[VersionRecord] = []
+    rows: list[Row[Any]] = []
     for named in _naming(subjects):
         statement = select(versions).where(named, *_in_state(deleted))
         if latest_only:
-            last = _grouped(named, *_in_state(deleted)).subquery()
-            place = (versions.c.context, versions.c.subject, versions.c.version)
-            same = (
-                ours == its for ours, its in zip(place, (*last.c[:2], last.c.last), strict=True)
-            )
+            *names, number = versions.c.context, versions.c.subject, versions.c.version
+            highest = select(*names, func.max(number)).where(named, *_in_state(deleted))
+            last = highest.group_by(*names).subquery()
+            same = (ours == its for ours, its in zip((*names, number), last.c, strict=True))
             statement = select(versions).join(last, and_(*same))
-        found += [
-            VersionRecord(
-                Subject(row.context, row.subject),
-                row.version,
-                row.schema_id,
-                row.deleted,
-                row.created_ms,
-            )
-            for row in connection.execute(statement)
-        ]
-    return sorted(found, key=lambda one: (one.subject.context, one.subject.name, one.number))
+        rows += connection.execute(statement).all()
+    rows.sort(key=itemgetter(0, 1, 2))
+    found: list[VersionRecord] = []
+    for (context, name), of_subject in groupby(rows, itemgetter(0, 1)):
+        subject = Subject(context, name)
+        found += (VersionRecord(subject, *tuple(row)[2:]) for row in of_subject)
+    return found
+
+
+def _starts_with(
+    connection: Connection, column: ColumnElement[str], prefix: str
+) -> list[ColumnElement[bool]]:
+    """Return conditions for names with a prefix; SQLite, which orders by bytes, uses an index."""
+    found = [func.substr(column, 1, len(prefix)) == prefix]
+    if connection.dialect.name == "sqlite":
+        found.append(column >= prefix)
+        if ord(prefix[-1]) < _LAST_BEFORE_SURROGATES:
+            found.append(column < prefix[:-1] + chr(ord(prefix[-1]) + 1))
+    return found
 
 
 def _naming(subjects: Collection[Subject]) -> Iterator[ColumnElement[bool]]:
@@ -109,13 +141,6 @@ def _naming(subjects: Collection[Subject]) -> Iterator[ColumnElement[bool]]:
         for start in range(0, len(names), _MAX_NAMES_PER_QUERY):
             some = names[start : start + _MAX_NAMES_PER_QUERY]
             yield and_(versions.c.context == context, versions.c.subject.in_(some))
-
-
-def _grouped(*conditions: ColumnElement[bool]) -> Select[tuple[str, str, int, int]]:
-    number = versions.c.version
-    names = versions.c.context, versions.c.subject
-    grouped = select(*names, func.count().label("number"), func.max(number).label("last"))
-    return grouped.where(*conditions).group_by(*names)
 
 
 def _in_state(deleted: bool | None) -> tuple[ColumnElement[bool], ...]:

@@ -12,13 +12,14 @@ from sqlalchemy.exc import OperationalError
 
 from headworks._registry.model.schema_limits import SchemaLimits
 from headworks._registry.operations.parsed_schemas import SchemaCache
-from headworks._registry.operations.reader import RegistryReader, VersionFilter
+from headworks._registry.operations.reader import RegistryReader
 from headworks._registry.operations.registrar import ProposedSchema, Registrar
 from headworks._registry.operations.response_bodies import (
     DEFAULT_FORMAT,
     ResponseFormat,
     version_entity,
 )
+from headworks._registry.operations.version_listing import VersionFilter
 from headworks._registry.store import RegistryStore
 from headworks._server.database import write_group
 from headworks._server.database.write_group import WriteGroup

@@ -22,9 +22,10 @@ from headworks._registry.model.refusals import ServiceError
 from headworks._registry.model.schema_limits import SchemaLimits
 from headworks._registry.operations.deleter import Deleter
 from headworks._registry.operations.parsed_schemas import SchemaCache
-from headworks._registry.operations.reader import RegistryReader, VersionFilter
+from headworks._registry.operations.reader import RegistryReader
 from headworks._registry.operations.registrar import ProposedSchema, Registrar
 from headworks._registry.operations.settings import SubjectSettings
+from headworks._registry.operations.version_listing import VersionFilter
 from headworks._registry.service.middleware import choose_type
 from headworks._registry.store import RegistryStore
 from headworks._subject import Subject

@@ -12,8 +12,10 @@ from sqlalchemy import Engine, event
 from headworks._registry.model.schema_limits import SchemaLimits
 from headworks._registry.operations.deleter import Deleter
 from headworks._registry.operations.parsed_schemas import SchemaCache
-from headworks._registry.operations.reader import RegistryReader, VersionFilter, VersionQuery
+from headworks._registry.operations.reader import RegistryReader
 from headworks._registry.operations.registrar import ProposedSchema, Registrar
+from headworks._registry.operations.settings import SubjectSettings
+from headworks._registry.operations.version_listing import VersionFilter, VersionQuery
 from headworks._registry.store import RegistryStore
 from tests.registry.conftest import STORES, new_store
 from tests.registry.rest import record, text_of
@@ -111,4 +113,35 @@ def test_a_prefix_means_these_characters_in_any_store(store: str) -> None:
     for prefix in {name[:length] for name in names for length in (1, 2, 3)}:
         found = listed(reader, VersionQuery(prefix, VersionFilter(), False, False, (), 0, 100))
         assert [name for name, _ in found] == sorted(n for n in names if n.startswith(prefix))
+    database.close()
+
+
+def test_a_page_counts_the_versions_behind_an_alias_of_another_name(store: str) -> None:
+    database, loader = RegistryStore(store), SchemaCache()
+    registrar = Registrar(database, loader, SchemaLimits())
+    for name in ("a1", "z1"):
+        for version in (1, 2):
+            fields = [f"f{i}:int=0" for i in range(version)]
+            registrar.register(name, ProposedSchema(text_of(record(*fields))), who="t")
+    SubjectSettings(database).change_config("a2", {"alias": "z1"}, who="t")
+    reader = RegistryReader(database, loader)
+    expected = [("a1", 1), ("a1", 2), ("z1", 1), ("z1", 2)]
+    for first, wanted in enumerate(expected):
+        query = VersionQuery("a", aliases=True, first=first, last=first + 1)
+        assert listed(reader, query) == [wanted]
+    database.close()
+
+
+def test_many_pages_count_the_versions_once_and_again_after_a_change(store: str) -> None:
+    database, loader = RegistryStore(store), SchemaCache()
+    registrar = Registrar(database, loader, SchemaLimits())
+    reader = RegistryReader(database, loader)
+    expected: list[tuple[str, int]] = []
+    for name in ("a", "b", "c"):
+        registrar.register(name, ProposedSchema(text_of(record("x:int"))), who="t")
+        expected.append((name, 1))
+        with counted() as sent:
+            pages = [listed(reader, VersionQuery(first=n, last=n + 1)) for n in range(4)]
+        assert [one for page in pages for one in page] == expected
+        assert len([one for one in sent if "GROUP BY" in one]) == 1
     database.close()

@@ -213,7 +213,7 @@ class Database:
         if dialects.can_return(connection):
             return int(self._returned_revision.scalar(connection, {}))
         self._add_revision.run(connection, {})
-        return int(self._read_revision.scalar(connection, {}) or 0)
+        return self.revision_in(connection)
 
     def _end_group(self, group: WriteGroup) -> None:
         """Commit the group, record it, and let its threads return; the last member calls this."""
@@ -251,6 +251,10 @@ class Database:
         """Return a number that grows with every change of the store."""
         with self._asking.connect() as connection:
             return int(self._read_revision.scalar_alone(connection) or 0)
+
+    def revision_in(self, connection: Connection) -> int:
+        """Return the revision that a transaction sees."""
+        return int(self._read_revision.scalar(connection, {}) or 0)
 
     def close(self) -> None:
         """Close every connection. The last one checkpoints, so the pages are sealed before."""

@@ -1,0 +1,152 @@
+"""Lists of subjects, and pages of the versions of all of them, by subject and number.
+
+Rule: a page starts at a position, so it needs the counts of all versions before it. The listing
+remembers the counts of the last list for as long as the store has their revision. So a client that
+reads 40,000 versions page by page has them counted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from sqlalchemy import Connection
+
+from headworks._registry.store import RegistryStore, schemas, settings, version_records
+from headworks._registry.store.schemas import StoredSchema, StoredVersion
+from headworks._registry.store.version_records import VersionCounts
+from headworks._subject import ANY_CONTEXT, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFilter:
+    """Which versions a list includes: live ones by default."""
+
+    deleted: bool = False  # soft-deleted ones too
+    deleted_only: bool = False  # soft-deleted ones only
+    negative: bool = False  # both, and soft-deleted ones as negative numbers
+
+    @property
+    def state(self) -> bool | None:
+        """Soft-deleted versions only (True), live ones only (False), or both (None)."""
+        if self.deleted_only:
+            return True
+        return None if self.deleted or self.negative else False
+
+    def lists(self, counts: VersionCounts) -> bool:
+        """Whether a list of subjects has this one; it is deleted if no version of it is live."""
+        if counts.live:
+            return not self.deleted_only
+        return self.deleted or self.deleted_only
+
+
+@dataclass(frozen=True, slots=True)
+class VersionQuery:
+    """A request for the versions of all subjects, by subject and number."""
+
+    prefix: str = ""  # of the subjects' names
+    version_filter: VersionFilter = VersionFilter()
+    latest_only: bool = False
+    aliases: bool = False  # also the subjects that have an alias under the prefix
+    rule_types: tuple[str, ...] = ()  # if any, only versions with a rule of such a type
+    first: int = 0  # position of the first version in that order
+    last: int = 1000  # position after the last version
+
+
+class VersionListing:
+    """Lists the subjects and versions of a store; safe to share between threads."""
+
+    def __init__(self, store: RegistryStore) -> None:
+        self._store = store
+        # The counts of the last list, with the revision and the prefix that they belong to.
+        self._last: tuple[int, Subject, list[VersionCounts]] | None = None
+
+    def subjects(
+        self, connection: Connection, prefix: str, version_filter: VersionFilter
+    ) -> list[Subject]:
+        """Return the subjects that start with `prefix` (":*:" for every context), sorted."""
+        counts = self._counts(connection, prefix)
+        return [one.subject for one in counts if version_filter.lists(one)]
+
+    def page(
+        self, connection: Connection, query: VersionQuery, seen: Callable[[str], bool]
+    ) -> Iterator[tuple[StoredVersion, list[str]]]:
+        """Yield versions with the aliases of their subjects, by subject and number.
+
+        Subjects for which `seen` returns false are left out.
+        """
+        names = _names_under(connection, query.prefix) if query.aliases else {}
+        under = self.subjects(connection, query.prefix, query.version_filter)
+        subjects = [one for one in sorted({*under, *names}) if seen(str(one))]
+        state, latest = query.version_filter.state, query.latest_only
+        if query.rule_types:
+            every = version_records.records_of(
+                connection, subjects, deleted=state, latest_only=latest
+            )
+            ruled = (
+                one
+                for one in schemas.with_schemas(connection, every)
+                if _has_rule(one.schema, query.rule_types)
+            )
+            found: Iterator[StoredVersion] = islice(ruled, query.first, query.last)
+        else:
+            numbers = self._numbers(connection, query, subjects)
+            some, skipped = _page_of(numbers, query.first, query.last)
+            shown = version_records.records_of(connection, some, deleted=state, latest_only=latest)
+            page = shown[skipped : skipped + query.last - query.first]
+            found = schemas.with_schemas(connection, page)
+        return ((one, names.get(one.subject, [])) for one in found)
+
+    def _numbers(
+        self, connection: Connection, query: VersionQuery, subjects: Sequence[Subject]
+    ) -> Iterator[tuple[Subject, int]]:
+        """Yield how many versions a list has of each subject; those without one are left out."""
+        state = query.version_filter.state
+        known = {one.subject: one.number(state) for one in self._counts(connection, query.prefix)}
+        elsewhere = [one for one in subjects if one not in known]  # only an alias has the prefix
+        found = version_records.numbers_by_subject(connection, elsewhere, deleted=state)
+        known |= {subject: len(each) for subject, each in found.items()}
+        for subject in subjects:
+            if number := known[subject]:
+                yield subject, 1 if query.latest_only else number
+
+    def _counts(self, connection: Connection, prefix: str) -> list[VersionCounts]:
+        within = Subject.parse(prefix)
+        revision, last = self._store.revision_in(connection), self._last
+        if last is not None and last[:2] == (revision, within):
+            return last[2]
+        context = None if within.context == ANY_CONTEXT else within.context
+        counts = version_records.counts_under(connection, context, within.name)
+        self._last = revision, within, counts
+        return counts
+
+
+def _page_of(
+    numbers: Iterable[tuple[Subject, int]], first: int, last: int
+) -> tuple[list[Subject], int]:
+    """Return the subjects with the versions from `first` to `last`, and how many to skip there."""
+    some: list[Subject] = []
+    skipped = at = 0
+    for subject, count in numbers:
+        if at < last and at + count > first:
+            skipped = skipped if some else max(0, first - at)
+            some.append(subject)
+        at += count
+    return some, skipped
+
+
+def _names_under(connection: Connection, prefix: str) -> dict[Subject, list[str]]:
+    """Return the aliases under a prefix, by the subject that they stand for."""
+    within = Subject.parse(prefix)
+    names: dict[Subject, list[str]] = {}
+    for scope, alias in settings.aliases(connection).items():
+        name = Subject.parse(scope)
+        if within.context in (ANY_CONTEXT, name.context) and name.name.startswith(within.name):
+            names.setdefault(Subject.parse(alias, within=name.context), []).append(scope)
+    return names
+
+
+def _has_rule(stored: StoredSchema, types: Sequence[str]) -> bool:
+    rules = stored.definition.rule_set or {}
+    return any(rule.get("type") in types for part in rules.values() for rule in part)
