@@ -4,7 +4,8 @@ Rules:
 
 - A failed read keeps the last good result and records the error. It ends nothing.
 - Each source has a thread: a source that hangs delays no other.
-- Reading takes at most a fifth of a source's time: a slow source is read less often.
+- Reading takes at most a fifth of a source's time: a slow source is read less often. But it is read
+  again within LONGEST_PAUSE seconds: the last read may have been slow because the server hung.
 - A source that no page has asked for is read rarely, and again at once when a page asks.
 """
 
@@ -23,6 +24,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _FIRST_READ_SECONDS = 0.2
 _PAUSE_PER_READ = 4
+LONGEST_PAUSE = 20.0
 _STARTING_INTERVAL_SECONDS = 1.0
 _IDLE_AFTER_SECONDS = 15.0  # three renewals of an open page
 _IDLE_INTERVAL_SECONDS = 60.0
@@ -65,12 +67,14 @@ class Poller(Generic[T]):
         interval: float,
         idle_after: float = _IDLE_AFTER_SECONDS,
         idle_interval: float = _IDLE_INTERVAL_SECONDS,
+        longest_pause: float = LONGEST_PAUSE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name  # as pages show it
         self._read = read
         self._interval = interval  # seconds between reads
         self._idle_after, self._idle_interval = idle_after, idle_interval
+        self._longest_pause = longest_pause  # of a source that a page has asked for
         self._clock = clock
         self._value: T | None = None  # the last good result
         self._read_at: float | None = None  # when it was read
@@ -128,9 +132,10 @@ class Poller(Generic[T]):
             started_at = self._clock()
             self.refresh()
             duration = self._clock() - started_at
-            pause = max(self._interval, duration * _PAUSE_PER_READ)
+            pause = min(duration * _PAUSE_PER_READ, self._longest_pause)
+            pause = max(self._interval, pause)
             if self._read_at is None:  # until it has answered once, it may just be starting
-                pause = max(_STARTING_INTERVAL_SECONDS, duration)
+                pause = max(_STARTING_INTERVAL_SECONDS, min(duration, self._longest_pause))
             self._stopped.wait(pause)
             self._page_asked.clear()
             if self._read_at is not None and not self._is_watched() and not self._stopped.is_set():

@@ -76,6 +76,25 @@ def test_what_nobody_looks_at_is_read_seldom_and_at_once_when_somebody_does() ->
     assert not source._thread.is_alive(), "a sleeping source can be ended"
 
 
+def test_a_server_that_hung_is_asked_again_soon() -> None:
+    now = [100.0]
+    reads = threading.Semaphore(0)
+
+    def hung() -> int:
+        now[0] += 1000.0
+        reads.release()
+        return 1
+
+    source = Poller(
+        "thing", hung, interval=0.01, idle_after=1e9, longest_pause=0.1, clock=lambda: now[0]
+    )
+    source.start()
+    try:
+        assert all(reads.acquire(timeout=30) for _ in range(3))
+    finally:
+        source.stop()
+
+
 def test_before_the_first_reading_pages_wait_together_not_one_after_the_other() -> None:
     now = [100.0]
     go = threading.Event()
