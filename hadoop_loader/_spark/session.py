@@ -27,6 +27,7 @@ from typing import Any
 from hadoop_loader._config import WarehouseConfig
 from hadoop_loader._spark.errors import first_line
 from hadoop_loader._spark.jvm_class_archive import ClassArchive
+from hadoop_loader._spark.jvm_stderr import JvmStderr
 from hadoop_loader._storage.filesystem import AnyPath, spark_file_system, spark_settings
 from headworks import _system_calls
 from headworks._server.java import Java, find_java
@@ -94,6 +95,9 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
     classes = ClassArchive.of(check_java())
     options = classes.options() if extra is None else extra
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    if _is_local_master(config.master):
+        # Spark would otherwise look up the name of this machine, which need not resolve.
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOCAL["spark.driver.host"])
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -103,8 +107,9 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
         builder = builder.config(name, value)
     from py4j.protocol import Py4JError
 
+    stderr = JvmStderr()
     try:
-        with _SilencedStderr():
+        with stderr:
             spark = builder.enableHiveSupport().getOrCreate()
             spark.sparkContext.setLogLevel("OFF" if config.master.startswith("local") else "ERROR")
     except PySparkRuntimeError as error:
@@ -114,8 +119,9 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
             spark = start_session(config, extra=())
             classes.discard()  # it starts without the archive
             return spark
+        reason = stderr.reason()
         raise UnreachableError(
-            "Spark's JVM ended before it was up",
+            f"Spark's JVM ended before it was up{reason and f': {reason}'}",
             fix="see that there is memory for it, that it was not killed, and that JAVA_HOME, "
             "JAVA_TOOL_OPTIONS, JDK_JAVA_OPTIONS and SPARK_HOME, if set, suit it; nothing was read",
         ) from None
@@ -319,24 +325,6 @@ def _metastore_settings(config: WarehouseConfig) -> dict[str, str]:
         return {"spark.hadoop.hive.metastore.uris": config.metastore_uri}
     place = f"jdbc:derby:;databaseName={config.metastore}/db;create=true"
     return {"spark.hadoop.javax.jdo.option.ConnectionURL": place}
-
-
-class _SilencedStderr:
-    """Discards what the JVM's launcher writes to descriptor 2, before any logging is set up.
-
-    Spark prints a few fixed lines there while it starts. Real errors are exceptions.
-    """
-
-    def __enter__(self) -> None:
-        sys.stderr.flush()
-        self._stderr = os.dup(2)
-        with open(os.devnull, "w") as nothing:
-            os.dup2(nothing.fileno(), 2)
-
-    def __exit__(self, *_: object) -> None:
-        sys.stderr.flush()
-        os.dup2(self._stderr, 2)
-        os.close(self._stderr)
 
 
 def _lock_holder(lock: Path) -> int | None:

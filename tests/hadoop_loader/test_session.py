@@ -20,6 +20,7 @@ from thrift.transport import TTransport
 from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader._spark.errors import SessionError, raising_session_errors
 from hadoop_loader._spark.hiveserver2 import serve
+from hadoop_loader._spark.jvm_stderr import reason_in
 from hadoop_loader._spark.session import check_java, check_metastore_free
 from hadoop_loader._spark.sql import QueryError, parse_hiveserver2_address, query
 from hadoop_loader._storage.lock import LocalLock
@@ -73,7 +74,8 @@ def test_an_old_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def test_a_jvm_that_ends_at_once_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     java = tmp_path / "bin" / "java"
-    java.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('version \"17.0.1\"')\n")
+    says = 'version "17.0.1"\nError occurred during initialization of VM\nNo room for it'
+    java.write_text(f"#!{sys.executable}\nimport sys\nsys.exit({says!r})\n")
     java.chmod(0o755)
     (tmp_path / "metastore").mkdir()
     told = subprocess.run(
@@ -93,8 +95,39 @@ def test_a_jvm_that_ends_at_once_is_reported_in_one_line(tmp_path: Path) -> None
         check=False,
     )
     assert told.returncode == 3
-    assert "Spark's JVM ended before it was up" in told.stderr
+    reason = "Spark's JVM ended before it was up: Error occurred during initialization of VM\n"
+    assert reason in told.stderr
     assert "Traceback" not in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("stderr", "reason"),
+    [
+        (
+            'Exception in thread "main" java.lang.InInitializerError\n\tat x.Y(Z.scala:1)\n'
+            "Caused by: java.net.UnknownHostException: vm: vm: no such name\n\tat x\n"
+            "Caused by: java.net.UnknownHostException: vm: no such name\n\t... 18 more\n",
+            "java.net.UnknownHostException: vm: no such name",
+        ),
+        ('Exception in thread "main" x.Y: no\n\tat z', "x.Y: no"),
+        (
+            "NOTE: Picked up\nError: Could not create it.\nError: Exit.",
+            "Error: Could not create it.",
+        ),
+        ("WARNING: a\n/bin/java: not found\n\n", "/bin/java: not found"),
+        ("", ""),
+    ],
+)
+def test_the_reason_of_a_jvm_that_ended_is_found_in_its_words(stderr: str, reason: str) -> None:
+    assert reason_in(stderr) == reason
+
+
+@pytest.mark.e2e
+@pytest.mark.spark
+def test_a_local_session_needs_no_name_of_its_machine(spark: Any) -> None:
+    # Spark resolves the machine's own name unless this variable is set, and a small container may
+    # have a name that does not resolve (`python -m tests.bare.image spark`).
+    assert spark.sparkContext._jvm.System.getenv("SPARK_LOCAL_IP") == "127.0.0.1"
 
 
 def test_a_second_loader_leaves_with_a_message(tmp_path: Path) -> None:
@@ -195,8 +228,8 @@ def test_a_metastore_s_folder_that_cannot_be_written_is_named(
     LocalLock(tmp_path / "warehouse" / "_headworks" / "lock").release()
 
 
-_KILLED = """
-import logging, os, signal, sys
+_DRIVER = """
+import os, signal, sys
 from pathlib import Path
 from hadoop_loader._config import WarehouseConfig
 from hadoop_loader._spark.session import start_session, stop_session
@@ -215,46 +248,31 @@ except SessionError as error:
 stop_session(spark)
 again = start_session(config)
 print(again.sparkContext.parallelize([1], 1).collect())
-stop_session(again)
-"""
-
-
-@pytest.mark.e2e
-@pytest.mark.spark
-def test_a_session_whose_jvm_was_killed_is_closed_and_followed_by_another(tmp_path: Path) -> None:
-    run = subprocess.run(
-        [sys.executable, "-P", "-W", "error", "-c", _KILLED, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.stdout.splitlines() == [
-        "Spark's JVM has ended in the middle of the work: killed, or out of memory",
-        "[1]",
-    ], run.stderr
-    assert run.stderr == ""
-
-
-_DRIVER = """
-import os, signal, sys
-from pathlib import Path
-from hadoop_loader._config import WarehouseConfig
-from hadoop_loader._spark.session import start_session
-spark = start_session(WarehouseConfig(data_dir=Path(sys.argv[1]), bootstrap="", registry=""))
-print(spark.sql("SHOW TABLES").count(), "tables", flush=True)
+print(again.sql("SHOW TABLES").count(), "tables", flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 @pytest.mark.e2e
 @pytest.mark.spark
-def test_the_jvm_of_a_killed_driver_ends_and_gives_the_metastore_back(tmp_path: Path) -> None:
+def test_a_killed_jvm_is_followed_by_another_and_that_of_a_killed_driver_ends(
+    tmp_path: Path,
+) -> None:
     """The JVM may outlive its driver by seconds, and a new session waits for the metastore."""
-    command = [sys.executable, "-P", "-c", _DRIVER, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
+    command = [sys.executable, "-P", "-W", "error", "-c", _DRIVER, str(tmp_path)]
+    errors = tmp_path / "stderr"  # the JVM outlives the driver, and would hold a pipe
+    with (
+        errors.open("w") as stderr,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as driver,
+    ):
         assert driver.stdout is not None
-        assert driver.stdout.readline() == "0 tables\n"
+        assert [driver.stdout.readline() for _ in range(3)] == [
+            "Spark's JVM has ended in the middle of the work: killed, or out of memory\n",
+            "[1]\n",
+            "0 tables\n",
+        ], errors.read_text()
         assert driver.wait() == -signal.SIGKILL
+        assert errors.read_text() == ""
         assert (tmp_path / "metastore" / "db" / "dbex.lck").exists()
         check_metastore_free(tmp_path / "metastore", wait=PATIENCE)
 
