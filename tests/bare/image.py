@@ -60,6 +60,8 @@ _SCHEMA = {
     ],
 }
 _PATIENCE_SECONDS = 120.0
+_LOAD_PATIENCE_SECONDS = 400.0
+_QUERY_EVERY_SECONDS = 5.0
 _INTERFACE_REQUEST = "16sh14x"  # struct ifreq: name and flags (netdevice(7))
 
 
@@ -238,6 +240,8 @@ def run_services(folder: Path, image: Image, *, loads: bool) -> None:
     raise_loopback()
     volume = folder / "volume"
     copy(image.root / STATE.lstrip("/"), volume)
+    # An engine also enters the container's own name, which Headworks does not need.
+    (image.root / "etc/hosts").write_text("127.0.0.1 localhost\n", encoding="ascii")
     engine = Engine(image, volume)
     check_confinement(engine, folder)
     running: dict[str, subprocess.Popen[bytes]] = {}
@@ -250,9 +254,13 @@ def run_services(folder: Path, image: Image, *, loads: bool) -> None:
         for name, process in reversed(running.items()):
             timed(f"{name}: stopped by SIGTERM", None, partial(stop, process))
             assert process.returncode == 0, (name, (folder / f"{name}.log").read_text()[-3000:])
+    except BaseException:
+        for log in sorted(folder.glob("*.log")):
+            print(f"{log.name}:\n{log.read_text(errors='replace')[-3000:]}", file=sys.stderr)
+        raise
     finally:
         for process in running.values():
-            process.kill()
+            kill(process)
 
 
 def load_and_query(
@@ -265,11 +273,14 @@ def load_and_query(
     assert engine.run(["sh", "-c", send], log) == 0, log.read_text()
 
     def is_loaded() -> bool:
+        assert running["load"].poll() is None, "the loader ended"
+        time.sleep(_QUERY_EVERY_SECONDS)  # each query takes the loader's processor for a second
         done = engine.run(["sh", "-c", f"{_QUERY} 'SELECT customer, items FROM orders'"], log)
         return done == 0 and "ada           3" in log.read_text()
 
     start_service("load", engine, folder, running)
-    timed("load: the event is in its table", None, lambda: until(is_loaded, _PATIENCE_SECONDS))
+    title = "load: the event is in its table"
+    timed(title, None, lambda: until(is_loaded, _LOAD_PATIENCE_SECONDS))
 
 
 def start_service(
@@ -312,11 +323,23 @@ def page_of_console() -> bool:
         return False
 
 
+def first_process(process: subprocess.Popen[bytes]) -> int:
+    """Return the container's first process: with it, the kernel ends all others."""
+    (first,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return int(first)
+
+
 def stop(process: subprocess.Popen[bytes]) -> None:
     """Send SIGTERM to the container's first process, and wait for it."""
-    (first,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    os.kill(int(first), signal.SIGTERM)
+    os.kill(first_process(process), signal.SIGTERM)
     process.wait(_PATIENCE_SECONDS)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a container that still runs. `unshare` cannot: its child has changed its user."""
+    if process.poll() is None:
+        os.kill(first_process(process), signal.SIGKILL)
+        process.wait(_PATIENCE_SECONDS)
 
 
 def main() -> None:
