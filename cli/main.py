@@ -20,10 +20,7 @@ from headworks.errors import HeadworksError, UsageError
 
 _OURS = frozenset({"consumer_sdk", "hadoop_loader", "headworks", "producer_sdk"})
 _COLLECT_AFTER_OBJECTS = 50_000
-_EXTRAS = (
-    "pip install 'headworks[server]' (broker, registry, console), 'headworks[hadoop]' (load, sql)"
-    " or 'headworks[zookeeper]'"
-)
+_EXTRAS = {"load": "hadoop", "sql": "hadoop", "demo": "server,hadoop,java,demo"}  # else: server
 _HELP = "A schema-governed event pipeline: broker, registry, gate, SDKs, Hadoop loader, audit."
 _NOUNS = {
     "schema": "headworks._cli.schema:schema_app",
@@ -109,7 +106,7 @@ def run() -> None:
         if not missing or missing in _OURS:
             raise
         what = f"`headworks {named}` needs {missing}, which is not installed"
-        _fail(UsageError(what, fix=_EXTRAS))
+        _fail(UsageError(what, fix=f"pip install 'headworks[{_EXTRAS.get(named, 'server')}]'"))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import signal
 import socket
 import threading
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headworks._cli.output import Format, FormatOption, print_json, print_status
+from headworks._cli.progress_lines import ProgressLines
 from headworks._cli.server_options import host_and_port
 from headworks._cli.stack.metrics_addresses import MetricsAddresses
 from headworks._server.child_process import Service
@@ -25,6 +27,9 @@ from headworks.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from headworks._cli.stack.stack import RunningStack
+
+# The packages of the extra `server` without which one of the four does not start.
+_SERVER_PACKAGES = ("crc32c", "kio", "prometheus_client", "sqlalchemy", "starlette", "uvicorn")
 
 
 def up(
@@ -58,6 +63,7 @@ def up(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Run broker, registry, console, and audit on this machine until Ctrl-C."""
+    _check_installed()
     at_broker = resolve("bootstrap", broker)
     at_registry = registry or host_and_port(resolve("registry"))
     at_console = console or host_and_port(resolve("console"))
@@ -84,6 +90,13 @@ def up(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     _run(places, stop, format)
+
+
+def _check_installed() -> None:
+    """Raise ModuleNotFoundError for `headworks up` itself; a server would name its own command."""
+    for package in _SERVER_PACKAGES:
+        if importlib.util.find_spec(package) is None:
+            raise ModuleNotFoundError(name=package)
 
 
 def _check_free(address: str, host: str, port: int, option: str) -> None:
@@ -116,6 +129,27 @@ class _Places:
 
 def _run(places: _Places, stop: threading.Event, format: Format) -> None:
     """Start the servers, print their addresses, and wait for `stop`."""
+    with ExitStack() as running:
+        with ProgressLines("starting the broker and the registry") as lines:
+            started = _start(places, running, lines)
+        _print_addresses(started.stack, started.console.url, places.pages, format)
+        _wait(stop, [started.stack.broker, started.stack.registry, started.console, started.audit])
+        print_status("stopping")
+        with ProgressLines("stopping"):
+            running.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """The servers that run."""
+
+    stack: RunningStack
+    console: Service
+    audit: Service
+
+
+def _start(places: _Places, running: ExitStack, lines: ProgressLines) -> _Started:
+    """Start the servers, to be stopped with `running`, and show in `lines` which one is next."""
     from headworks._cli.stack.stack import (
         running_audit,
         running_console,
@@ -125,34 +159,30 @@ def _run(places: _Places, stop: threading.Event, format: Format) -> None:
 
     folder, store, pages = places.folder, places.store, places.pages
     console_at = partial(running_console, folder, listen=places.console, store=store)
-    with ExitStack() as running:
-        early = None
-        if not any(one.endswith(":0") for one in (places.broker, places.registry)):
-            # The console shows what is still starting, so it is started first.
-            starting = console_at(broker=places.broker, registry=f"http://{places.registry}")
-            early = running.enter_context(starting_in_background(starting))
-        stack = running.enter_context(
-            running_stack(
-                folder,
-                broker=places.broker,
-                registry=places.registry,
-                zookeeper=places.zookeeper,
-                metrics=pages.broker,
-            )
+    early = None
+    if not any(one.endswith(":0") for one in (places.broker, places.registry)):
+        # The console shows what is still starting, so it is started first.
+        starting = console_at(broker=places.broker, registry=f"http://{places.registry}")
+        early = running.enter_context(starting_in_background(starting))
+    stack = running.enter_context(
+        running_stack(
+            folder,
+            broker=places.broker,
+            registry=places.registry,
+            zookeeper=places.zookeeper,
+            metrics=pages.broker,
         )
-        broker, registry = stack.broker.address, stack.registry.url
-        if early is None:
-            console = running.enter_context(console_at(broker=broker, registry=registry))
-        else:
-            console = early()
-        audit = running.enter_context(
-            running_audit(
-                folder, broker=broker, registry=registry, store=store, metrics=pages.audit
-            )
-        )
-        _print_addresses(stack, console.url, pages, format)
-        _wait(stop, [stack.broker, stack.registry, console, audit])
-        print_status("stopping")
+    )
+    lines.show("starting the console and the audit")
+    broker, registry = stack.broker.address, stack.registry.url
+    if early is None:
+        console = running.enter_context(console_at(broker=broker, registry=registry))
+    else:
+        console = early()
+    audit = running.enter_context(
+        running_audit(folder, broker=broker, registry=registry, store=store, metrics=pages.audit)
+    )
+    return _Started(stack, console, audit)
 
 
 def _print_addresses(

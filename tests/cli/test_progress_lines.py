@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from headworks._cli import up
 from headworks._cli.demo.progress import DemoProgress
+from headworks._cli.output import Format
 from headworks._cli.progress_lines import ProgressLines
 from headworks._cli.warehouse_options import phases
 from tests.waiting import until
@@ -80,3 +85,40 @@ def test_a_step_of_the_demo_is_one_line_in_a_log(capfd: pytest.CaptureFixture[st
         for _ in range(2000):
             advance()
     assert re.fullmatch(r"  produce: \d+\.\d s\n", capfd.readouterr().err)
+
+
+def test_up_says_what_it_starts_and_that_it_stops(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = ""
+
+    @contextmanager
+    def slow(before: str, after: str) -> Iterator[Mock]:
+        """A server that starts, and stops, as late as the lines of these texts."""
+        wait_for(before)
+        server = Mock(url="http://x", address="x", data_dir=Path("x"), zookeeper=None)
+        server.broker, server.registry = server, server
+        yield server
+        wait_for(after)
+
+    def wait_for(text: str) -> None:
+        nonlocal printed
+        while not re.search(rf"^  {text} \.\.\. \d+ s$", printed, re.MULTILINE):
+            printed += capfd.readouterr().err
+            time.sleep(0.01)
+
+    both, rest = "starting the broker and the registry", "starting the console and the audit"
+    stack = "headworks._cli.stack.stack"
+    monkeypatch.setattr(f"{stack}.running_stack", lambda *_, **__: slow(both, "stopping"))
+    monkeypatch.setattr(f"{stack}.running_console", lambda *_, **__: slow(rest, "stopping"))
+    monkeypatch.setattr(f"{stack}.running_audit", lambda *_, **__: slow(rest, "stopping"))
+    monkeypatch.setattr(up, "ProgressLines", partial(ProgressLines, every=0.01))
+    stop = threading.Event()
+    stop.set()
+    places = Mock(
+        folder=Path("x"), broker="127.0.0.1:0", registry="127.0.0.1:0", pages=Mock(urls={})
+    )
+    up._run(places, stop, Format.TEXT)
+    printed += capfd.readouterr().err
+    order = [printed.index(text) for text in (both, rest, "Ctrl-C stops everything", "  stopping")]
+    assert order == sorted(order)
