@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,14 @@ def named_in(text: str) -> list[str]:
     return [" ".join(command.split()) for command in found]
 
 
+@cache
+def whole_command_line() -> Any:
+    return get_command(command_line())
+
+
 def wrong_with(words: list[str]) -> str:
     """Return what the command line does not know, or nothing."""
-    command: Any = get_command(command_line())
+    command = whole_command_line()
     given = list(words)
     while (below := getattr(command, "commands", None)) and given and given[0][0] != "-":
         if given[0].isupper():

@@ -48,19 +48,18 @@ def run(root: Path, folder: Path, *arguments: str, **env: str) -> subprocess.Com
     )
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
-def test_skips_are_counted_by_tool_and_listed_for_a_later_run(
-    root: Path, tmp_path: Path, workers: str
-) -> None:
+def test_skips_are_counted_by_tool_and_listed_for_a_later_run(root: Path, tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_a.py").write_text(TESTS)
     skipped = tmp_path / "skipped"
-    done = run(root, tmp_path, "-rs", "-n", workers, HEADWORKS_SKIPPED=str(skipped))
-    assert done.returncode == 0, done.stdout
-    assert "skipped for want of a tool: chromium 2, kcat 2" in done.stdout
-    assert "needs kcat, which is missing (apt-get install kcat)" in done.stdout
-    names = ["test_one", "test_two", "test_three", "test_four[a b]"]
-    assert sorted(skipped.read_text().splitlines()) == sorted(f"test_a.py::{n}" for n in names)
+    for workers in ("2", "0"):
+        skipped.unlink(missing_ok=True)
+        done = run(root, tmp_path, "-rs", "-n", workers, HEADWORKS_SKIPPED=str(skipped))
+        assert done.returncode == 0, done.stdout
+        assert "skipped for want of a tool: chromium 2, kcat 2" in done.stdout
+        assert "needs kcat, which is missing (apt-get install kcat)" in done.stdout
+        names = ["test_one", "test_two", "test_three", "test_four[a b]"]
+        assert sorted(skipped.read_text().splitlines()) == sorted(f"test_a.py::{n}" for n in names)
     for tool in ("kcat", "chromium"):
         (tmp_path / tool).symlink_to("/bin/true")
     present = {"PATH": str(tmp_path), "HEADWORKS_ALL_TOOLS": "1"}
