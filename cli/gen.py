@@ -33,9 +33,10 @@ def gen(
     from producer_sdk._generator.package import events, generate, replace, stale, write
 
     sources = schemas or [Path(resolve("schemas"))]
-    if not out.name.isidentifier():
+    package = out.absolute().name  # also of "."
+    if not package.isidentifier():
         raise UsageError(
-            f"{out.name!r} cannot be the name of a Python package",
+            f"{package!r} cannot be the name of a Python package",
             fix="give --out a folder whose name is letters, digits and underscores",
         )
     files = generate(sources)

@@ -15,7 +15,10 @@ from headworks.errors import UsageError
 
 
 def event_class_of(cls: type) -> type:
-    """Return the class of an event, of `Deleted[OrderPlaced]` too; TypeError if it is none."""
+    """Return the class of an event, of `Deleted[OrderPlaced]` too; an error if it is none."""
+    if get_origin(cls) is list:
+        name = getattr(get_args(cls)[0], "__name__", "EventClass")
+        raise UsageError("a list is no event class", fix=f"register with @app.on_batch({name})")
     found = get_args(cls)[0] if get_origin(cls) is Deleted else cls
     event_type(found)
     return found

@@ -270,6 +270,9 @@ def test_wrong_registrations_are_refused(site: Site) -> None:
         app.run()
     with pytest.raises(TypeError, match="dict is not a class"):
         app.on(dict)
+    with pytest.raises(UsageError, match="no event class") as refused:
+        app.on(list[site.one.Visit])  # type: ignore[name-defined]
+    assert refused.value.fix == "register with @app.on_batch(Visit)"
     with pytest.raises(UsageError, match="then is 'retry'"):
         app.on(site.one.Visit, then="retry")  # type: ignore[arg-type]
     for retry in (5, {"ValueError": Retry()}, {ValueError: 3}, {int: Retry()}):

@@ -155,6 +155,16 @@ def test_a_bad_schema_is_an_error_that_names_the_file(
 
 
 @pytest.mark.e2e
+def test_gen_writes_into_the_folder_where_it_runs(tmp_path: Path) -> None:
+    for name, code in (("events", 0), ("my-events", 2)):
+        (tmp_path / name).mkdir()
+        done = run_command("gen", str(GOLDEN / "schemas"), "--out", ".", cwd=tmp_path / name)
+        assert done.returncode == code, done.stderr
+    assert "'my-events' cannot be the name of a Python package" in done.stderr
+    assert (tmp_path / "events" / "golden_docs.py").is_file()
+
+
+@pytest.mark.e2e
 def test_gen_check_names_the_stale_files(tmp_path: Path) -> None:
     def gen(*more: str) -> subprocess.CompletedProcess[str]:
         places = (str(GOLDEN / "schemas"), "--out", str(tmp_path / "events"))
