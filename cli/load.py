@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headworks._cli.broker_address import BrokerOptions
+from headworks._cli.load_policy import PolicyOptions
 from headworks._cli.option_groups import expand_groups
 from headworks._cli.options import DataDirOption, WarehouseOption
 from headworks._cli.output import Format, FormatOption, number_of, print_json, print_status
@@ -25,7 +26,7 @@ from headworks._cli.warehouse_status import print_warehouse_status
 from headworks.errors import FindingsError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
-    from hadoop_loader import LoadReport, Policy, Warehouse
+    from hadoop_loader import LoadReport, Warehouse
     from hadoop_loader._operations.service import RunRecorder, WarehouseService
 
 load_app = typer.Typer(no_args_is_help=True, help="Load topics into Hive tables.")
@@ -36,71 +37,6 @@ OptionalTopic = Annotated[str | None, typer.Argument(help="the topic (default: a
 @load_app.callback()
 def load() -> None:
     """Load topics into Hive tables."""
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyOptions:
-    """Which topics are loaded, how their tables are partitioned, and what stops a topic."""
-
-    allow: Annotated[
-        str, typer.Option(help="load only topics whose whole name matches this regex")
-    ] = ".*"
-    deny: Annotated[str, typer.Option(help="skip topics whose whole name matches this regex")] = ""
-    partitions: Annotated[
-        str, typer.Option(help="daily, hourly, or auto: hourly for topics with many messages")
-    ] = "auto"
-    quarantine_limit: Annotated[
-        str,
-        typer.Option(help="skip a topic with more than 10% (or N) bad messages; none: no limit"),
-    ] = "10%"
-    skip_lost: Annotated[
-        bool, typer.Option(help="continue after messages that the broker has removed")
-    ] = False
-    skip_damaged: Annotated[
-        bool,
-        typer.Option("--skip-damaged", help="continue after damaged record batches"),
-    ] = False
-    compact: Annotated[
-        bool,
-        typer.Option(
-            help="compact the partitions that this load touched, if they have many small files"
-        ),
-    ] = True
-
-    keep: Annotated[
-        str | None,
-        typer.Option(help="remove partitions of days before this long ago (400d) after the load"),
-    ] = None
-    rebuild: Annotated[
-        str,
-        typer.Option(
-            help="auto: rebuild a table that cannot follow the latest schema in place; or never"
-        ),
-    ] = "auto"
-
-    @property
-    def policy(self) -> Policy:
-        """The policy. Raises UsageError for a limit that is none."""
-        from hadoop_loader._commit.policy import Policy, QuarantineLimit
-
-        limit = QuarantineLimit.parse(self.quarantine_limit)
-        return Policy(
-            self.allow,
-            self.deny,
-            self.partitions,
-            limit,
-            self.skip_lost,
-            self.compact,
-            self.skip_damaged,
-            self._keep_days,
-            self.rebuild,
-        )
-
-    @property
-    def _keep_days(self) -> int | None:
-        if self.keep is None:
-            return None
-        return max(1, parse_duration_ms("--keep", self.keep, zero=False) // 86_400_000)
 
 
 StandbyOption = Annotated[
@@ -228,9 +164,10 @@ def rewind(
 ) -> None:
     """Load a topic again from a position, and replace the rows that were loaded from there on."""
     from hadoop_loader._fetch.position import RewindPosition
+    from hadoop_loader._operations.refusals import check_table
 
     position = RewindPosition.parse(to)
-    with source.open() as opened, phases() as progress:
+    with source.open(lambda c: check_table(c.root, topic)) as opened, phases() as progress:
         report = opened.rewind(topic, position, progress)
     print_report(report, format)
 
@@ -268,7 +205,9 @@ def rebuild(
     Exit 1 without a change if Avro does not resolve the old rows. After an interruption, run it
     again.
     """
-    with source.open() as opened, phases() as progress:
+    from hadoop_loader._operations.refusals import check_table
+
+    with source.open(lambda c: check_table(c.root, topic)) as opened, phases() as progress:
         report = opened.rebuild(topic, progress)
     print_report(report, format)
 
@@ -321,7 +260,8 @@ def move(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Continue with the topics of another cluster, after all of the old one is loaded."""
-    with open_warehouse(replace(source.config(), bootstrap=new)) as opened, phases() as progress:
+    config = replace(source.config(), bootstrap=new)
+    with open_warehouse(config, same_cluster=False) as opened, phases() as progress:
         report = opened.move(old, start, progress, groups=groups)
     if format is Format.JSON:
         print_json(asdict(report))
@@ -342,7 +282,12 @@ def drop(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Drop a topic's table with its files, and forget the topic's offsets."""
-    with source.open() as opened, phases() as progress:
+    from hadoop_loader._operations.refusals import check_drop
+
+    with (
+        source.open(lambda c: check_drop(c.root, c.bootstrap, topic, reload=reload)) as opened,
+        phases() as progress,
+    ):
         report = opened.drop(topic, progress, reload=reload)
     if format is Format.JSON:
         print_json(asdict(report))
@@ -359,7 +304,9 @@ def acknowledge(
 
     A refused topic stays refused. A held part of a commit is given up, and its messages are lost.
     """
-    with source.open() as opened, phases() as progress:
+    from hadoop_loader._operations.refusals import check_acknowledge
+
+    with source.open(lambda c: check_acknowledge(c.root, topic)) as opened, phases() as progress:
         report = opened.acknowledge(topic, progress)
     if format is Format.JSON:
         print_json(asdict(report))

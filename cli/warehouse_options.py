@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headworks._cli.audit_store import existing_store_url
-from headworks._cli.broker_address import BrokerOptions, topics_metadata
+from headworks._cli.broker_address import BrokerOptions, cluster_metadata
 from headworks._cli.options import (
     DatabaseOption,
     DataDirOption,
@@ -78,9 +78,12 @@ class WarehouseOptions(BrokerOptions):
             audit_store=existing_store_url(None, self.data_dir),
         )
 
-    def open(self) -> Warehouse:
-        """Open the warehouse; see `open_warehouse`."""
-        return open_warehouse(self.config())
+    def open(self, check: Callable[[WarehouseConfig], object] | None = None) -> Warehouse:
+        """Open the warehouse (see `open_warehouse`), after `check` has refused what cannot be."""
+        config = self.config()
+        if check is not None:
+            check(config)
+        return open_warehouse(config)
 
 
 def warehouse_folder(data_dir: str | None, warehouse: str | None) -> str:
@@ -91,16 +94,20 @@ def warehouse_folder(data_dir: str | None, warehouse: str | None) -> str:
     return str(found.value)
 
 
-def open_warehouse(config: WarehouseConfig) -> Warehouse:
+def open_warehouse(config: WarehouseConfig, *, same_cluster: bool = True) -> Warehouse:
     """Open a warehouse after checking that it is free, and that broker and registry answer.
 
     Raises UnreachableError if one does not, before Spark has taken its ten seconds to start.
+    `same_cluster`: also refuse another cluster than the one that the warehouse was loaded from.
     """
     from hadoop_loader import Warehouse
+    from hadoop_loader._operations.refusals import check_cluster_id
     from headworks.registry_client import RegistryClient
 
     Warehouse.check_free(config)
-    topics_metadata(config.bootstrap)
+    cluster = cluster_metadata(config.bootstrap).cluster_id
+    if same_cluster:
+        check_cluster_id(config.root, cluster)
     RegistryClient(config.registry).subjects()
     if sys.stderr.isatty():
         print_status("[start] starting Spark ...")

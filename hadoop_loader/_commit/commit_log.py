@@ -78,6 +78,13 @@ class CommitLog:
         self._expired = folder / "forgotten.json"  # the last commit whose record was removed
         self._commits.mkdir(parents=True, exist_ok=True)
 
+    @classmethod
+    def of(cls, root: AnyPath) -> CommitLog:
+        """Return the log of the warehouse in `root`; UsageError if it is none."""
+        if not (root / "_headworks" / "commits").is_dir():
+            raise no_warehouse_error(root)
+        return cls(root / "_headworks")
+
     def numbers(self) -> list[int]:
         """Return the numbers of all commits, ascending; CorruptError if the newest are lost."""
         found = [path for path in self._commits.glob("*") if path.stem.isdecimal()]
@@ -210,3 +217,11 @@ def _number(path: AnyPath) -> int:
 
 def _is_record(path: AnyPath) -> bool:
     return path.name.endswith(".json")
+
+
+def no_warehouse_error(root: AnyPath) -> UsageError:
+    """Return the error for a folder that no load has committed to."""
+    return UsageError(
+        f"{root} is not a warehouse: it holds no commits",
+        fix="run `headworks load run`, or give --warehouse or --data-dir",
+    )

@@ -16,10 +16,17 @@ import logging
 from dataclasses import dataclass
 
 from hadoop_loader._commit.commit_builder import CommitBuilder
+from hadoop_loader._commit.commit_log import no_warehouse_error
 from hadoop_loader._commit.commit_record import TopicCommit
 from hadoop_loader._commit.held_tables import HeldTable
 from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
-from headworks.errors import CorruptError, UsageError
+from hadoop_loader._operations.refusals import (
+    held_commits,
+    refusal_of,
+    require_gone,
+    table_of,
+)
+from headworks.errors import CorruptError
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,19 +60,9 @@ class Drop:
 
     def run(self, topic: str, *, reload: bool = False) -> DropReport:
         """Drop a table; UsageError if there is none, or the topic exists and not `reload`."""
-        last = self._transaction.recover()
-        state = last.tables.get(topic) if last else None
-        if last is None or state is None:
-            raise UsageError(
-                f"topic {topic} has no table in {self._context.root}",
-                fix="`headworks load status` lists those that have one",
-            )
-        if not reload and topic in self._context.broker.partitions():
-            raise UsageError(
-                f"topic {topic} is still on the broker: the next load would make its table again",
-                fix=f"delete the topic first (`headworks topic delete {topic}`), or give --reload "
-                "to load it again from the first message that the broker has",
-            )
+        last, state = table_of(self._transaction.recover(), topic, self._context.root)
+        if not reload:
+            require_gone(topic, self._context.broker.partitions())
         builder = self._transaction.new_commit(last, "drop")
         builder.drop(topic)
         commit = self._transaction.commit(builder)
@@ -84,16 +81,12 @@ class Acknowledge:
         """Give up; UsageError if the topic is neither held nor refused by the last load."""
         last = self._transaction.recover()
         if last is None:
-            raise UsageError("nothing was ever loaded", fix="run `headworks load run` first")
+            raise no_warehouse_error(self._context.root)
         builder = self._transaction.new_commit(last, "acknowledge")
         state = last.tables.get(topic)
-        held = [
-            one
-            for one in self._context.log.held.entries()
-            if state is not None and one.table == state.files_table
-        ]
+        held = held_commits(self._context.log, state)
         lost = sum(self._give_up(builder, topic, one) for one in held)
-        reason = None if held else self._refusal(topic)
+        reason = None if held else refusal_of(self._context.log, topic)
         if reason is not None:
             builder.acknowledged[topic] = reason
         for one in held:  # `recover` has tried in vain again
@@ -127,16 +120,6 @@ class Acknowledge:
             extra={"topic": topic, "lost": lost},
         )
         return lost
-
-    def _refusal(self, topic: str) -> str:
-        report = self._context.log.last_run() or {}
-        for one in report.get("refused", []):
-            if one["topic"] == topic:
-                return str(one["reason"])
-        raise UsageError(
-            f"topic {topic} is neither held nor refused: there is nothing to acknowledge",
-            fix="`headworks load status` shows what the last load could not do",
-        )
 
 
 def _lost(messages: int) -> TopicCommit:

@@ -38,6 +38,7 @@ from hadoop_loader._fetch.messages import FetchedMessage
 from hadoop_loader._fetch.position import RewindPosition
 from hadoop_loader._fetch.ranges import FetchRange, no_leader_error
 from hadoop_loader._operations.load import make_tasks
+from hadoop_loader._operations.refusals import table_of
 from hadoop_loader._storage.filesystem import AnyPath, parquet_source
 from hadoop_loader._storage.staging import StagedFile
 from hadoop_loader._tasks.latest_rows import TableHistory
@@ -61,13 +62,7 @@ class _RowReplacement:
 
     def _begin(self, topic: str) -> tuple[Commit, TableState, TopicPlan]:
         """Return the last commit, the topic's table, and its plan; UsageError if it has none."""
-        last = self._transaction.recover()
-        state = last.tables.get(topic) if last else None
-        if last is None or state is None:
-            raise UsageError(
-                f"topic {topic} has no table in {self._context.root}",
-                fix="`headworks load status` lists those that have one",
-            )
+        last, state = table_of(self._transaction.recover(), topic, self._context.root)
         self._transaction.failures.require(state.files_table, QUARANTINE_TABLE)
         found = plan_topics(
             [topic], self._context.versions, last, self._context.log, self._context.policy

@@ -20,7 +20,7 @@ from hadoop_loader._fetch.kafka_log import KafkaLog
 from hadoop_loader._fetch.ranges import FetchRange, Watermarks, no_leader_error
 from hadoop_loader._storage.filesystem import AnyPath
 from headworks._kafka.client_properties import client_properties
-from headworks.errors import HeadworksError, UsageError
+from headworks.errors import HeadworksError
 
 Lag = tuple[int, float | None]  # messages, and minutes
 _FIRST_FETCH_BYTES = 64 << 10  # the broker returns a larger first batch all the same
@@ -32,12 +32,7 @@ def warehouse_status(root: AnyPath, bootstrap: str | None = None) -> dict[str, A
     The broker at `bootstrap` is asked for the lag. It is null without one, or if a partition has no
     leader.
     """
-    if not (root / "_headworks" / "commits").is_dir():
-        raise UsageError(
-            f"{root} is not a warehouse: it holds no commits",
-            fix="run `headworks load run`, or give --warehouse or --data-dir",
-        )
-    log = CommitLog(root / "_headworks")
+    log = CommitLog.of(root)
     last = log.latest()
     tables = last.tables if last else {}
     asked = _fetch_lags(bootstrap, last) if bootstrap and last else ({}, None, [])

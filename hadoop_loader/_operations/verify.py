@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._commit.commit_log import CommitLog, no_warehouse_error
 from hadoop_loader._commit.commit_record import Commit, checksum
 from hadoop_loader._storage.filesystem import AnyPath, parquet_source
 from hadoop_loader._tasks.rewrite_task import reading
-from headworks.errors import CorruptError, UsageError
+from headworks.errors import CorruptError
 
 _BATCH_ROWS = 50_000
 
@@ -42,14 +42,10 @@ def count_rows(root: AnyPath, *, read_files: bool = False) -> list[TableRows]:
     `read_files`: read all pages, and compare their checksums. Raises CorruptError if a commit or a
     file of a table is missing, or is not what the loader wrote.
     """
-    state = root / "_headworks"
-    log = CommitLog(state) if (state / "commits").is_dir() else None
-    last = _verify_chain(log) if log is not None else None
-    if log is None or last is None:
-        raise UsageError(
-            f"{root} is not a warehouse: it holds no commits",
-            fix="run `headworks load run`, or give --warehouse or --data-dir",
-        )
+    log = CommitLog.of(root)
+    last = _verify_chain(log)
+    if last is None:
+        raise no_warehouse_error(root)
     return [
         TableRows(
             topic=topic,

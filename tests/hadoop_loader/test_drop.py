@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from hadoop_loader._commit.commit_record import Commit
+from hadoop_loader._operations import refusals
 from hadoop_loader._operations.drop import Acknowledge, Drop
 from hadoop_loader._operations.load import Load
+from hadoop_loader._operations.refusals import (
+    check_acknowledge,
+    check_cluster_id,
+    check_drop,
+    check_table,
+)
 from hadoop_loader._operations.status import warehouse_status
 from hadoop_loader._operations.verify import count_rows
 from hadoop_loader._storage.failpoints import STEPS
@@ -107,3 +114,30 @@ def test_an_acknowledged_refusal_no_longer_fails_a_load(world: World) -> None:
     click(world, 6)
     assert Load(world.context()).run().rows == 1
     assert last_of(world).acknowledged == {}
+
+
+def test_what_cannot_be_is_refused_before_spark_starts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, broker = world.root, "127.0.0.1:1"
+    monkeypatch.setattr(refusals, "KafkaLog", lambda _: world.log)
+    cluster = world.log.identify([]).cluster
+    check_cluster_id(root, cluster)
+    check_cluster_id(root, None)
+    with pytest.raises(UsageError, match=f"loaded from cluster {cluster}, and this one is other:"):
+        check_cluster_id(root, "other")
+    check_table(root, "clicks")
+    check_drop(root, broker, "clicks", reload=True)
+    with pytest.raises(UsageError, match="clicks is still on the broker"):
+        check_drop(root, broker, "clicks", reload=False)
+    for check in (check_table, lambda r, t: check_drop(r, broker, t, reload=True)):
+        with pytest.raises(UsageError, match="topic clikcs has no table"):
+            check(root, "clikcs")
+    for topic in ("clicks", "clikcs"):
+        with pytest.raises(UsageError, match="neither held nor refused"):
+            check_acknowledge(root, topic)
+    del world.log.topics["clicks"]
+    check_drop(root, broker, "clicks", reload=False)
+    world.register("other", {**V1, "fields": [V1["fields"][0], {"name": "n", "type": "string"}]})
+    Load(world.context()).run()
+    check_acknowledge(root, "other")
