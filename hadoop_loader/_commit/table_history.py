@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import TableState
-from hadoop_loader._tables.field_ids import NO_FIELD_IDS, FieldIds, field_ids
+from hadoop_loader._tables.field_ids import NO_FIELD_IDS, FieldIds, all_local, field_ids
 from hadoop_loader._tables.old_rows import SchemaProjection
 from hadoop_loader._tables.sensitive import known_paths, paths_of_versions
 from hadoop_loader._tasks.latest_rows import TableHistory
@@ -81,13 +82,13 @@ def table_history(
 ) -> TableHistory:
     """Return the schemas of a table's files, for commit `number`, which rewrites some of them.
 
-    `target`: the schema to write, if it is not the table's latest one.
+    `target`: the schema that a rebuild writes all files in.
     """
     projections = tuple(
         (int(load), int(version), log.schemas.get(key))
         for load, version, _, key in state.projections
     )
-    ids = field_ids_of(state, log) if target is None else field_ids_after(state, target, log)
+    ids = field_ids_of(state, log) if target is None else rebuilt_field_ids(state, target, log)
     return TableHistory(projections, number, target, ids)
 
 
@@ -99,7 +100,7 @@ def field_ids_of(state: TableState, log: CommitLog) -> FieldIds:
     for _, _, _, key in state.projections:
         new = parse(log.schemas.get(key), strict=False)
         found, old = field_ids(found, old, new), new
-    return found
+    return replace(found, local=frozenset())  # its files are of a release that had all in UTC
 
 
 def field_ids_after(before: TableState | None, latest: str, log: CommitLog) -> FieldIds:
@@ -111,3 +112,8 @@ def field_ids_after(before: TableState | None, latest: str, log: CommitLog) -> F
     if text == latest:
         return known
     return field_ids(known, parse(text, strict=False), parse(latest, strict=False))
+
+
+def rebuilt_field_ids(before: TableState, latest: str, log: CommitLog) -> FieldIds:
+    """Return the field ids of a table that is rebuilt in the topic's latest schema."""
+    return all_local(field_ids_after(before, latest, log), parse(latest, strict=False))

@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hadoop_loader._tables.columns import (
     FILE_COLUMNS,
@@ -22,7 +22,7 @@ from hadoop_loader._tables.columns import (
     StructField,
     table_columns,
 )
-from hadoop_loader._tables.field_ids import NO_FIELD_IDS, FieldIds, field_ids
+from hadoop_loader._tables.field_ids import NO_FIELD_IDS, FieldIds, field_ids, stored_columns
 from hadoop_loader._tables.old_rows import SchemaProjection
 from headworks.schema import Schema
 
@@ -57,6 +57,12 @@ def file_fields(history: Sequence[SchemaProjection]) -> list[FileFields]:
         types = dict(_types(columns))
         found.append(FileFields(columns, types, {path: ids.paths[path] for path in types}))
     return found
+
+
+def stored_fields(fields: FileFields, ids: FieldIds) -> FileFields:
+    """Return the fields of the latest schema with the types that files have; see `field_ids`."""
+    columns = stored_columns(fields.columns, ids)
+    return replace(fields, columns=columns, types=dict(_types(columns)))
 
 
 def mapped_fields(each: Sequence[FileFields]) -> dict[int, MappedField]:

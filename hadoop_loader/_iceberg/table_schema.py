@@ -29,6 +29,7 @@ from hadoop_loader._iceberg.field_lineage import (
     file_fields,
     inner_fields,
     mapped_fields,
+    stored_fields,
 )
 from hadoop_loader._tables.columns import (
     BIGINT,
@@ -69,6 +70,7 @@ _RESERVED = frozenset(
     )
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UTC = "+00:00"
 _NONE = object()  # a default that Iceberg cannot have
 
 
@@ -106,12 +108,14 @@ def table_schema(
     mapped = mapped_fields(each)
     if ambiguous_name(mapped) is not None:
         raise _needs_rewrite(str(ambiguous_name(mapped)))
-    latest = each[-1]
-    missing = dict(_missing_defaults(history))
+    latest = stored_fields(each[-1], ids)
+    missing = dict(_missing_defaults(history, latest))
     defaults: dict[str, Any] = {}
     for path in latest.types:
         known = ids.paths[path]
-        value = declared.get(known, _NONE) if known in declared else missing.get(path)
+        value = missing.get(path)
+        if known in declared:
+            value = _in_form_of(latest.types[path], declared[known])
         if value is _NONE or (value is not None and not with_defaults):
             raise _needs_rewrite(path)
         defaults[path] = value
@@ -163,13 +167,15 @@ def _event_time(latest: SchemaProjection, fields: FileFields) -> tuple[str, ...]
     return tuple(path) if fields.types.get(".".join(path)) == TIMESTAMP else None
 
 
-def _missing_defaults(history: Sequence[SchemaProjection]) -> Iterator[tuple[str, Any]]:
+def _missing_defaults(
+    history: Sequence[SchemaProjection], latest: FileFields
+) -> Iterator[tuple[str, Any]]:
     """Return the default of each field of the latest schema that some old rows lack, by path."""
     files = file_columns(history)
     for projection in history[:-1]:
         for name, value in row_values(projection.schema, history[-1].schema, files):
             for path, constant in _constants(name, value):
-                yield path, default_json(constant.value, constant.type)
+                yield path, default_json(constant.value, latest.types[path])
 
 
 def _constants(path: str, value: OldValue) -> Iterator[tuple[str, ConstantValue]]:
@@ -203,7 +209,8 @@ class _Comparison:
             return self._stored(_path(value, item), path)
         if isinstance(value, ConstantValue):
             absent = self._latest.numbers[path] not in self._known
-            return absent and self._defaults[path] == default_json(value.value, value.type)
+            default = default_json(value.value, self._latest.types[path])
+            return absent and self._defaults[path] == default
         if isinstance(value, CastValue):
             return value.how == "cast" and self._same(value.of, path, item)
         if not isinstance(value, (StructValue, ListValue, MapValue)):
@@ -276,7 +283,7 @@ class _Writer:
 
     def _type(self, path: str, type_: ColumnType) -> Any:
         if isinstance(type_, ScalarColumn):
-            return _TYPES.get(type_.name, type_.name)
+            return "timestamp" if type_.local else _TYPES.get(type_.name, type_.name)
         if isinstance(type_, DecimalColumn):
             return f"decimal({type_.precision}, {type_.scale})"
         if isinstance(type_, ListColumn):
@@ -311,10 +318,17 @@ def default_json(value: Any, type_: ColumnType) -> Any:
 def _time_text(value: int, type_: ColumnType) -> Any:
     try:
         if type_ == TIMESTAMP:
-            return (_EPOCH + timedelta(microseconds=value)).isoformat(timespec="microseconds")
+            text = (_EPOCH + timedelta(microseconds=value)).isoformat(timespec="microseconds")
+            return _in_form_of(type_, text)
         return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
     except OverflowError:
         return _NONE
+
+
+def _in_form_of(type_: ColumnType, default: Any) -> Any:
+    """Return a default as columns of a type have it; tables may have had a timestamp in UTC."""
+    local = isinstance(type_, ScalarColumn) and type_.local
+    return default.removesuffix(_UTC) if local and isinstance(default, str) else default
 
 
 def _names(columns: Sequence[str]) -> dict[str, str]:

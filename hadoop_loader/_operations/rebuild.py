@@ -26,13 +26,14 @@ from hadoop_loader._commit.commit_record import Commit, TableState
 from hadoop_loader._commit.registry_subjects import require_versions
 from hadoop_loader._commit.report import LoadReport, report_of
 from hadoop_loader._commit.table_history import (
-    field_ids_after,
     projections_of,
+    rebuilt_field_ids,
     sensitive_of,
     table_history,
 )
 from hadoop_loader._commit.topic_plans import check_metastore_limits
 from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
+from hadoop_loader._operations.refusals import table_of
 from hadoop_loader._storage.filesystem import (
     AnyPath,
     file_size,
@@ -107,25 +108,21 @@ class Rebuild:
 
         Raises IncompatibleError, with the column, if a value cannot be resolved.
         """
-        last = self._transaction.recover()
-        state = last.tables.get(topic) if last else None
-        if last is None or state is None:
-            raise UsageError(
-                f"topic {topic} has no table in {self._context.root}",
-                fix="`headworks load status` lists those that have one",
-            )
+        last, state = table_of(self._transaction.recover(), topic, self._context.root)
         self._transaction.failures.require(state.files_table)
         versions = self._versions(topic)
         latest = versions[-1]
         key = self._context.log.schemas.put(latest.text)
+        ids = rebuilt_field_ids(state, latest.text, self._context.log)
         folder = self._context.root / REBUILD_FOLDER / state.table
-        last = self._forget_others(folder, key, last)
+        # An earlier release may have begun with files that have local timestamps in UTC.
+        target = f"{key}-local" if ids.local else key
+        last = self._forget_others(folder, target, last)
         builder = self._transaction.new_commit(last, "rebuild")
-        ids = field_ids_after(state, latest.text, self._context.log)
         history = self._history(state, latest, builder.number)
         self._context.on_step("planned")
         with self._transaction.phase("rewrite"):
-            self._rewrite(builder, topic, history, folder / key)
+            self._rewrite(builder, topic, history, folder / target)
         taken = {name for s in last.tables.values() for name in (s.table, s.files_table)}
         new = f"{state.table[:_MAX_TABLE_STEM]}__{builder.number}"
         while new in taken:  # a topic may have that name
@@ -149,7 +146,7 @@ class Rebuild:
         self._transaction.failures.require(new)
         for path in used:
             remove_tree(path)
-        remove_empty(folder / key)
+        remove_empty(folder / target)
         remove_empty(folder)
         report = report_of(commit.number, commit, seconds=dict(self._transaction.seconds))
         self._context.log.write_report(commit.number, report.as_dict())
@@ -253,9 +250,9 @@ class Rebuild:
                 remove_tree(path)
         return None
 
-    def _forget_others(self, folder: AnyPath, key: str, last: Commit) -> Commit:
-        """Remove what an earlier rebuild left for another schema, and return the last commit."""
-        others = [path for path in sorted_glob(folder, "*") if path.name != key]
+    def _forget_others(self, folder: AnyPath, target: str, last: Commit) -> Commit:
+        """Remove what an earlier rebuild left for another target, and return the last commit."""
+        others = [path for path in sorted_glob(folder, "*") if path.name != target]
         if others:
             last = self._transaction.fence_other_loaders(last)
         for path in others:

@@ -13,6 +13,7 @@ from hadoop_loader._tables.columns import (
     DATE,
     DOUBLE,
     INT,
+    LOCAL_TIMESTAMP,
     STRING,
     TIMESTAMP,
     ColumnType,
@@ -36,6 +37,7 @@ _SCALARS: dict[type[Any], ColumnType] = {
     types.BinaryType: BINARY,
     types.DateType: DATE,
     types.TimestampType: TIMESTAMP,
+    types.TimestampNTZType: LOCAL_TIMESTAMP,
 }
 
 

@@ -42,7 +42,12 @@ from hadoop_loader._fetch.position import RewindPosition
 from hadoop_loader._fetch.ranges import FetchRange, no_leader_error
 from hadoop_loader._spark.column_types import struct_of
 from hadoop_loader._spark.rows import check_columns, datum_of
-from hadoop_loader._tables.columns import METADATA_COLUMNS, StructColumn, table_columns
+from hadoop_loader._tables.columns import (
+    LOCAL_TYPE,
+    METADATA_COLUMNS,
+    StructColumn,
+    table_columns,
+)
 from hadoop_loader._tables.hive_catalog import column_list
 from hadoop_loader._tasks.load_task import TopicLoader, TopicPlan
 from headworks._kafka.bootstrap import resolve_bootstrap
@@ -84,7 +89,7 @@ class HeadworksSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns of the latest schema and of the metadata, as DDL."""
-        return column_list(_columns(self._plan))
+        return column_list(_columns(self._plan), LOCAL_TYPE)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
         """Return a reader of the topic as it is now."""

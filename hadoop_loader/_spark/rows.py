@@ -3,7 +3,7 @@
 Rules:
 
 - It reverses `columns`: a table's columns of a schema are accepted here, and also int and bigint
-  for a wider number. Nothing else is converted.
+  for a wider number, and a timestamp for a local one. Nothing else is converted.
 - A column that the schema lacks is refused, and so is a missing column without a default.
 - A value that the schema does not allow is refused, with its column. No number is changed.
 """
@@ -21,12 +21,12 @@ from hadoop_loader._tables.columns import (
     DOUBLE,
     EMPTY_FIELD,
     INT,
+    LOCAL_TYPE,
     ColumnType,
     DecimalColumn,
     ListColumn,
     MapColumn,
     StructColumn,
-    StructField,
     column_type,
     ddl,
 )
@@ -54,7 +54,7 @@ def check_columns(columns: StructColumn, schema: Record, at: str = "") -> None:
         elif not f.has_default:
             raise IncompatibleError(
                 f"there is no column {path}, and {schema.name} has no default for it",
-                fix=f"add it to the DataFrame, as {ddl(column_type(f.type))}",
+                fix=f"add it to the DataFrame, as {_spark_type(column_type(f.type))}",
             )
     if given:
         raise IncompatibleError(
@@ -268,8 +268,8 @@ def _check(given: ColumnType, schema: Schema, path: str) -> None:
         _check(given.item, value.items, f"{path}[]")
     elif isinstance(given, MapColumn) and isinstance(value, MapType):
         _check(given.value, value.values, f"{path}{{}}")
-    elif (
-        _without_comments(given) != _without_comments(wanted) and (given, wanted) not in _WIDENINGS
+    elif _spark_type(given) not in (_spark_type(wanted), ddl(wanted)) and (
+        (given, wanted) not in _WIDENINGS
     ):
         same_scale = (
             isinstance(given, DecimalColumn)
@@ -289,19 +289,14 @@ def _single_branch(schema: Schema) -> Schema:
     return values[-1] if values else schema
 
 
-def _without_comments(type_: ColumnType) -> ColumnType:
-    """Return a type without its comments."""
-    if isinstance(type_, StructColumn):
-        return StructColumn(
-            tuple(StructField(f.name, _without_comments(f.type)) for f in type_.fields)
-        )
-    if isinstance(type_, ListColumn):
-        return ListColumn(_without_comments(type_.item))
-    return MapColumn(_without_comments(type_.value)) if isinstance(type_, MapColumn) else type_
+def _spark_type(type_: ColumnType) -> str:
+    """Return a type as a DataFrame has it, without its comments."""
+    return ddl(type_, LOCAL_TYPE)
 
 
 def _type_mismatch(path: str, given: ColumnType, wanted: ColumnType) -> IncompatibleError:
+    type_ = _spark_type(wanted)
     return IncompatibleError(
-        f"column {path} is {ddl(given)}, and the schema wants {ddl(wanted)}",
-        fix=f'cast it: df.withColumn("{path}", col("{path}").cast("{ddl(wanted)}"))',
+        f"column {path} is {_spark_type(given)}, and the schema wants {type_}",
+        fix=f'cast it: df.withColumn("{path}", col("{path}").cast("{type_}"))',
     )

@@ -26,12 +26,13 @@ _ARROW: dict[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
 }
+_LOCAL = pa.timestamp("us")
 
 
 def arrow_type(type_: ColumnType) -> Any:
     """Return the Arrow type of a column."""
     if isinstance(type_, ScalarColumn):
-        return _ARROW[type_.name]
+        return _LOCAL if type_.local else _ARROW[type_.name]
     if isinstance(type_, DecimalColumn):
         return pa.decimal128(type_.precision, type_.scale)
     if isinstance(type_, ListColumn):

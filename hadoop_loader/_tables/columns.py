@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headworks._hive_types import LOGICAL_TYPES, MAX_DECIMAL_PRECISION, PRIMITIVE_TYPES
 from headworks.errors import SchemaError
@@ -32,9 +32,13 @@ MAX_DEPTH = 100
 
 @dataclass(frozen=True, slots=True)
 class ScalarColumn:
-    """A column of one value; `name` is the Hive type."""
+    """A column of one value; `name` is the Hive type.
+
+    `local`: a timestamp of a wall clock, in no time zone. Hive has no type of its own for it.
+    """
 
     name: str
+    local: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,8 @@ ColumnType = ScalarColumn | DecimalColumn | StructColumn | ListColumn | MapColum
 BOOLEAN, INT, BIGINT = ScalarColumn("boolean"), ScalarColumn("int"), ScalarColumn("bigint")
 DOUBLE, STRING, BINARY = ScalarColumn("double"), ScalarColumn("string"), ScalarColumn("binary")
 DATE, TIMESTAMP = ScalarColumn("date"), ScalarColumn("timestamp")
+LOCAL_TIMESTAMP = ScalarColumn("timestamp", local=True)
+LOCAL_TYPE = "timestamp_ntz"  # of a local timestamp in Spark's DataFrames
 
 # The columns in every table that say where a row came from, and by which schema and load.
 METADATA_COLUMNS: tuple[StructField, ...] = (
@@ -105,7 +111,10 @@ WRITTEN_COLUMN = StructField("_written", BIGINT, "number of the commit that wrot
 FILE_COLUMNS: tuple[StructField, ...] = (*METADATA_COLUMNS, WRITTEN_COLUMN)
 
 _PRIMITIVES = {kind: ScalarColumn(name) for kind, name in PRIMITIVE_TYPES.items()}
-_LOGICAL = {logical: ScalarColumn(name) for logical, name in LOGICAL_TYPES.items()}
+_LOGICAL = {
+    logical: ScalarColumn(name, local=logical.startswith("local-"))
+    for logical, name in LOGICAL_TYPES.items()
+}
 _DURATION = StructColumn(
     tuple(StructField(name, BIGINT) for name in ("months", "days", "millis")), "duration"
 )
@@ -201,17 +210,17 @@ def branch_names(branches: list[Schema]) -> list[str]:
     ]
 
 
-def ddl(type_: ColumnType) -> str:
-    """Return the type as Spark SQL and Hive write it."""
+def ddl(type_: ColumnType, local: str = "timestamp") -> str:
+    """Return the type as Spark SQL and Hive write it; `local` is that of a local timestamp."""
     if isinstance(type_, ScalarColumn):
-        return type_.name
+        return local if type_.local else type_.name
     if isinstance(type_, DecimalColumn):
         return f"decimal({type_.precision},{type_.scale})"
     if isinstance(type_, ListColumn):
-        return f"array<{ddl(type_.item)}>"
+        return f"array<{ddl(type_.item, local)}>"
     if isinstance(type_, MapColumn):
-        return f"map<string,{ddl(type_.value)}>"
-    return f"struct<{','.join(f'{quoted(f.name)}:{ddl(f.type)}' for f in type_.fields)}>"
+        return f"map<string,{ddl(type_.value, local)}>"
+    return f"struct<{','.join(f'{quoted(f.name)}:{ddl(f.type, local)}' for f in type_.fields)}>"
 
 
 def quoted(name: str) -> str:

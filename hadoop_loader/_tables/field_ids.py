@@ -8,22 +8,28 @@ Rules:
 - Pure. An id follows a field through renames (aliases), and is never given to another field.
 - A path is the names from the column down, joined by dots. `[]` is the item of a list, `{}` the
   value of a map, and `{key}` its key.
-- A field whose kind of column changes (a number that becomes a struct) gets a new id.
+- A field whose kind of column changes (a number that becomes a struct, a timestamp in UTC that
+  becomes a local one) gets a new id.
+- All files of a table have a local timestamp in the same form. `local` lists those that are in no
+  time zone. Files of earlier releases have the others in UTC, until the table is rebuilt.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hadoop_loader._tables.columns import (
     FILE_COLUMNS,
+    TIMESTAMP,
     ColumnType,
     ListColumn,
     MapColumn,
+    ScalarColumn,
     StructColumn,
+    StructField,
     column_type,
 )
 from hadoop_loader._tables.defaults import union_names
@@ -31,24 +37,32 @@ from hadoop_loader._tables.old_rows import schema_fields, value_type
 from headworks._decoding.resolution import resolve_branch, source_field
 from headworks.schema import Array, MapType, Record, Schema, Union
 
+_LOCAL = "local timestamp"  # the kind of its columns
+
 
 @dataclass(frozen=True, slots=True)
 class FieldIds:
-    """The ids of a table's columns and members by path, and the next free one."""
+    """The ids of a table's columns and members by path, and the next free one.
+
+    `local`: the ids of the timestamps that are in no time zone.
+    """
 
     following: int
     paths: Mapping[str, int]
+    local: frozenset[int] = frozenset()
 
     @property
     def text(self) -> str:
         """The ids as JSON, always the same for the same ids."""
-        return json.dumps({"following": self.following, "paths": self.paths}, sort_keys=True)
+        local = {"local": sorted(self.local)} if self.local else {}
+        found = {"following": self.following, "paths": self.paths, **local}
+        return json.dumps(found, sort_keys=True)
 
     @classmethod
     def parse(cls, text: str) -> FieldIds:
         """Return the ids in a `text`."""
         found: dict[str, Any] = json.loads(text)
-        return cls(found["following"], found["paths"])
+        return cls(found["following"], found["paths"], frozenset(found.get("local", ())))
 
 
 NO_FIELD_IDS = FieldIds(1, {})
@@ -62,7 +76,33 @@ def field_ids(before: FieldIds, old: Schema | None, new: Schema) -> FieldIds:
     for f in schema_fields(new):
         source = None if old is None else _source(old, new, f.name)
         numbering.walk(f.name, f.type, *(source or (None, None)))
-    return FieldIds(numbering.following, numbering.paths)
+    return FieldIds(numbering.following, numbering.paths, frozenset(numbering.local))
+
+
+def all_local(ids: FieldIds, schema: Schema) -> FieldIds:
+    """Return `ids` for a table of `schema` whose files are all written anew: nothing is in UTC."""
+    fresh = field_ids(NO_FIELD_IDS, None, schema)
+    local = (ids.paths[path] for path, number in fresh.paths.items() if number in fresh.local)
+    return replace(ids, local=frozenset(local))
+
+
+def stored_columns(
+    columns: Sequence[StructField], ids: FieldIds, at: str = ""
+) -> tuple[StructField, ...]:
+    """Return columns as the table's files have them; `at`: the path of the struct around them."""
+    return tuple(replace(c, type=_stored(c.type, f"{at}{c.name}", ids)) for c in columns)
+
+
+def _stored(type_: ColumnType, path: str, ids: FieldIds) -> ColumnType:
+    if isinstance(type_, StructColumn):
+        return replace(type_, fields=stored_columns(type_.fields, ids, f"{path}."))
+    if isinstance(type_, ListColumn):
+        return ListColumn(_stored(type_.item, f"{path}[]", ids))
+    if isinstance(type_, MapColumn):
+        return MapColumn(_stored(type_.value, f"{path}{{}}", ids))
+    number = ids.paths.get(path)
+    in_utc = number is not None and number not in ids.local and _kind(type_) == _LOCAL
+    return TIMESTAMP if in_utc else type_
 
 
 def _source(old: Schema, new: Schema, name: str) -> tuple[str, Schema] | None:
@@ -82,20 +122,26 @@ class _Numbering:
         self._given: set[int] = set()  # two new fields may have the same old one as an alias
         self.following = before.following
         self.paths: dict[str, int] = {}
+        self.local: set[int] = set()
 
-    def give(self, path: str, source: str | None) -> None:
-        """Give a path the id of its source, or a new one."""
+    def give(self, path: str, source: str | None, *, local: bool = False) -> None:
+        """Give a path the id of its source, or a new one; `local`: it is a local timestamp."""
         known = None if source is None else self._before.paths.get(source)
         if known is None or known in self._given:
             known, self.following = self.following, self.following + 1
+            if local:
+                self.local.add(known)
+        elif known in self._before.local:
+            self.local.add(known)
         self._given.add(known)
         self.paths[path] = known
 
     def walk(self, path: str, new: Schema, source: str | None, old: Schema | None) -> None:
         """Give ids to a field and everything in it; `source` and `old`: the field before."""
-        if old is not None and _kind(column_type(old)) != _kind(column_type(new)):
+        kind = _kind(column_type(new))
+        if old is not None and _kind(column_type(old)) != kind:
             source, old = None, None
-        self.give(path, source)
+        self.give(path, source, local=kind == _LOCAL)
         names = union_names(new) if isinstance(new, Union) else None
         if isinstance(new, Union) and names is not None:
             self._branches(path, new, names, source, old)
@@ -141,4 +187,7 @@ def _kind(type_: ColumnType) -> str:
         return type_.of
     if isinstance(type_, ListColumn):
         return "list"
-    return "map" if isinstance(type_, MapColumn) else "scalar"
+    if isinstance(type_, MapColumn):
+        return "map"
+    local = isinstance(type_, ScalarColumn) and type_.local
+    return _LOCAL if local else "scalar"

@@ -317,9 +317,9 @@ def create_table(
     )
 
 
-def column_list(columns: Sequence[StructField]) -> str:
-    """Return columns with type and comment as DDL lists them."""
-    return ", ".join(f"{quoted(c.name)} {ddl(c.type)}{_comment(c.comment)}" for c in columns)
+def column_list(columns: Sequence[StructField], local: str = "timestamp") -> str:
+    """Return columns with type and comment as DDL lists them; `local`: see `ddl`."""
+    return ", ".join(f"{quoted(c.name)} {ddl(c.type, local)}{_comment(c.comment)}" for c in columns)
 
 
 def _spark_column(f: StructField) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from hadoop_loader._tables.columns import (
     StructField,
     table_columns,
 )
-from hadoop_loader._tables.field_ids import NO_FIELD_IDS, FieldIds
+from hadoop_loader._tables.field_ids import NO_FIELD_IDS, FieldIds, stored_columns
 from hadoop_loader._tables.old_rows import SchemaProjection, file_columns, row_values
 from hadoop_loader._tables.old_values import (
     CastValue,
@@ -83,7 +83,8 @@ class LatestRows:
         last = self._projections[-1].schema
         self._latest = last if target is None else parse(target, strict=False)
         self._files = file_columns(self._projections)
-        self._columns = (*table_columns(self._latest), *FILE_COLUMNS)
+        columns = (*table_columns(self._latest), *FILE_COLUMNS)
+        self._columns = stored_columns(columns, history.field_ids)
         self.schema = arrow_schema(self._columns, history.field_ids.paths)  # of the batches
 
     def batches(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:

@@ -37,7 +37,7 @@ from hadoop_loader._storage.failpoints import failpoint
 from hadoop_loader._storage.filesystem import AnyPath
 from hadoop_loader._storage.staging import StagedFile, Stager
 from hadoop_loader._tables.columns import table_columns
-from hadoop_loader._tables.field_ids import NO_FIELD_IDS, FieldIds
+from hadoop_loader._tables.field_ids import NO_FIELD_IDS, FieldIds, stored_columns
 from hadoop_loader._tasks.progress import ProgressFile
 from headworks._audit_counting import WINDOW_MS, window_of
 from headworks._native import COMPILED
@@ -237,7 +237,8 @@ class TopicLoader:
         self._decoders: dict[int, ColumnDecoder] = {}  # by schema id
         self._flat: dict[int, FlatDatums] = {}  # by id of a recursive schema
         self._times: dict[int, EventTimes | None] = {}  # by schema id; None: not known beforehand
-        self._columns = table_columns(self._reader)  # the table's data columns
+        # The table's data columns.
+        self._columns = stored_columns(table_columns(self._reader), plan.field_ids)
         # Rows that are not written yet.
         self._batch = TopicBatch(
             self._columns,

@@ -29,6 +29,7 @@ RICH: Any = {
     "fields": [
         {"name": "id", "type": "long"},
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
         {"name": "day", "type": {"type": "int", "logicalType": "date"}},
         {
             "name": "price",
@@ -45,6 +46,7 @@ RICH: Any = {
         {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["NEW", "OLD"]}},
     ],
 }
+LOCAL = datetime.fromisoformat("2026-05-01T23:59:59.000001")
 MORE: Any = {
     **RICH,
     "fields": [*RICH["fields"], {"name": "channel", "type": "string", "default": "shop"}],
@@ -55,6 +57,7 @@ def order(n: int) -> dict[str, Any]:
     return {
         "id": n,
         "at": datetime(2026, 5, 1, 12, 0, n, 500_000, UTC),
+        "local": LOCAL,
         "day": date(2026, 5, 1),
         "price": Decimal(n) / 4,
         "note": None if n % 2 else f"note {n}",
@@ -92,6 +95,8 @@ def test_reads_writes_streams_and_refuses(
     rows = read().orderBy("id").collect()
     assert [r["id"] for r in rows] == list(range(9))
     assert rows[2]["at"].timestamp() == datetime(2026, 5, 1, 12, 0, 2, 500_000, UTC).timestamp()
+    assert {r.local for r in rows} == {LOCAL}, "whatever the session's time zone"
+    assert dict(read().dtypes)["local"] == "timestamp_ntz"
     assert (rows[3].price, rows[3].note, rows[2].note) == (Decimal("0.75"), None, "note 2")
     assert (rows[4].value.double, rows[5].value.string, rows[3].value) == (1.5, "text", None)
     assert (rows[5].counts, rows[5].place.x, rows[5].kind) == ({"k": 5}, 2.5, "OLD")
@@ -121,6 +126,7 @@ def test_reads_writes_streams_and_refuses(
     before = _size(broker, derived)
     for wrong, told in (
         (frame.withColumn("wild", frame.id), "Order has no field wild"),
+        (frame.withColumn("at", frame.local), "column at is timestamp_ntz, and the schema wants"),
         (frame.drop("price"), "there is no column price, and Order has no default"),
         (frame.withColumn("id", frame.note), "column id is string, and the schema wants bigint"),
         (read().drop("_offset"), "has no field _partition"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,6 +31,8 @@ def schema_of(*versions: list[Json], event_time: str | None = None, **given: Any
         new: Schema = parse(text)
         ids, before = field_ids(ids, before, new), new
         history.append(SchemaProjection(i, i, new))
+    in_utc = {ids.paths[path] for path in given.pop("in_utc", ())}
+    ids = replace(ids, local=ids.local - in_utc)
     return table_schema(history, ids, given.pop("declared", {}), **given)
 
 
@@ -68,6 +71,27 @@ def test_columns_have_the_ids_of_the_files_and_types_of_iceberg() -> None:
     assert found["_topic_partition"]["type"] == "int"
     assert not {"_file", "_partition", "_written"} & found.keys()
     assert not any(f["required"] for f in found.values())
+
+
+def test_a_local_timestamp_is_in_no_time_zone_unless_files_have_it_in_utc() -> None:
+    local = {"type": "long", "logicalType": "local-timestamp-millis"}
+    came, left = {"name": "came", "type": local}, {"name": "left", "type": local, "default": 1}
+    found = fields(schema_of([AT, came], [AT, came, left]))
+    assert (found["at"]["type"], found["came"]["type"]) == ("timestamptz", "timestamp")
+    assert found["left"]["initial-default"] == "1970-01-01T00:00:00.001000"
+
+    # A table of an earlier release, whose later column is in no time zone.
+    found = fields(schema_of([AT, came], [AT, came, left], in_utc=("came",)))
+    assert (found["came"]["type"], found["left"]["type"]) == ("timestamptz", "timestamp")
+    found = fields(schema_of([AT, came], [AT, came, left], in_utc=("came", "left")))
+    assert found["left"]["initial-default"] == "1970-01-01T00:00:00.001000+00:00"
+    # A rebuild has written its files anew.
+    declared = {found["left"]["id"]: found["left"]["initial-default"]}
+    found = fields(schema_of([AT, came], [AT, came, left], declared=declared))
+    assert found["left"]["initial-default"] == "1970-01-01T00:00:00.001000"
+    # An instant that became a wall clock is another field.
+    with pytest.raises(NeedsRewriteError, match="column at"):
+        schema_of([AT], [{**AT, "type": local}])
 
 
 def test_a_new_field_has_its_default_in_old_files_and_a_renamed_one_all_its_names() -> None:

@@ -11,7 +11,7 @@ import json
 import math
 import random
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
@@ -19,14 +19,19 @@ from typing import Any
 
 import pytest
 
+from hadoop_loader._commit import topic_plans
 from hadoop_loader._operations.compact import Compaction
 from hadoop_loader._operations.load import Load
+from hadoop_loader._operations.rebuild import Rebuild
 from hadoop_loader._tables.columns import PARTITION_COLUMN, ddl, quoted
 from headworks.compatibility import check_pair
 from headworks.schema import parse
 from tests.evolution import value_of
 from tests.hadoop_loader.memory import World, encoded
 from tests.hadoop_loader.test_loading import DAY
+from tests.hadoop_loader.test_local_timestamps import NOON, all_in_utc, visit
+from tests.hadoop_loader.test_local_timestamps import V1 as VISIT
+from tests.hadoop_loader.test_local_timestamps import V2 as LATER_VISIT
 from tests.hadoop_loader.test_views import SPARK_ALONE, chain, resolved
 from tests.interop import engines
 
@@ -66,6 +71,30 @@ def test_hive_reads_every_table_of_a_generated_evolution(tmp_path: Path, topics:
             assert differences(versions[-1], rows, wanted[topic]) == [], (moment, topic)
 
 
+def test_hive_shows_a_local_timestamp_in_every_time_zone_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path / "warehouse")
+    world.register("visits", VISIT)
+    visit(world, 0, VISIT, 1)
+    with monkeypatch.context() as patch:  # the first load is of an earlier release
+        patch.setattr(topic_plans, "field_ids_after", all_in_utc)
+        Load(world.context()).run()
+    world.register("visits", LATER_VISIT)
+    visit(world, 1, LATER_VISIT, 2)
+    Load(world.context()).run()
+    asked = [*statements(world, "before")]
+    Rebuild(world.context()).run("visits")
+    asked += statements(world, "after")
+    found = engines.hive_rows(tmp_path / "hive", asked, zone="Asia/Kolkata")
+    shifted = NOON + timedelta(hours=5, minutes=30)
+    for moment, wanted in (("before", shifted), ("after", NOON)):
+        rows = found[f"{moment}.visits"]
+        assert [datetime.fromisoformat(str(row["came"])) for row in rows] == [wanted] * 2
+        left = sorted(datetime.fromisoformat(str(row["left"])) for row in rows)
+        assert left == [datetime.fromisoformat("1970-01-01"), NOON]
+
+
 def comparable(versions: list[Any]) -> bool:
     """Whether the last version reads the first, and Hive's text of its rows can be read.
 
@@ -96,17 +125,18 @@ def statements(world: World, database: str) -> Iterator[tuple[str, str]]:
     yield "define", f"CREATE DATABASE {database}"
     yield "define", f"USE {database}"
     for topic, query in sorted(catalog.views.items()):
-        columns = ", ".join(f"{quoted(f.name)} {ddl(f.type)}" for f in catalog.columns[topic])
+        table = query.rpartition("FROM ")[2].strip("`")  # a rebuild makes another one
+        columns = ", ".join(f"{quoted(f.name)} {ddl(f.type)}" for f in catalog.columns[table])
         yield (
             "define",
-            f"CREATE EXTERNAL TABLE {topic} ({columns}) PARTITIONED BY ({PARTITION_COLUMN} string) "
-            f"STORED AS PARQUET LOCATION 'file://{catalog.locations[topic]}'",
+            f"CREATE EXTERNAL TABLE {table} ({columns}) PARTITIONED BY ({PARTITION_COLUMN} string) "
+            f"STORED AS PARQUET LOCATION 'file://{catalog.locations[table]}'",
         )
         partitions = " ".join(
             f"PARTITION ({PARTITION_COLUMN}='{day}') LOCATION 'file://{folder}'"
-            for day, folder in catalog.days[topic].items()
+            for day, folder in catalog.days[table].items()
         )
-        yield "define", f"ALTER TABLE {topic} ADD {partitions}"
+        yield "define", f"ALTER TABLE {table} ADD {partitions}"
         yield "define", f"CREATE VIEW {topic}_view AS {query}"
         yield f"{database}.{topic}", f"SELECT * FROM {topic}_view"
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hadoop_loader import WarehouseConfig
+from hadoop_loader._commit import topic_plans
 from hadoop_loader._fetch.position import RewindPosition
 from hadoop_loader._operations.compact import Compaction
 from hadoop_loader._operations.erase import Erase, EraseCondition
 from hadoop_loader._operations.load import Load
+from hadoop_loader._operations.rebuild import Rebuild
 from hadoop_loader._operations.rewind import Rewind
 from hadoop_loader._spark.session import start_session, stop_session
 from hadoop_loader._tables.hive_catalog import HiveCatalog
@@ -22,6 +25,9 @@ from tests.evolution import value_of
 from tests.hadoop_loader.memory import encoded
 from tests.hadoop_loader.test_decode import same
 from tests.hadoop_loader.test_loading import DAY, V1, V2, Killed, click, killer
+from tests.hadoop_loader.test_local_timestamps import NOON, all_in_utc, visit
+from tests.hadoop_loader.test_local_timestamps import V1 as VISIT
+from tests.hadoop_loader.test_local_timestamps import V2 as LATER_VISIT
 from tests.hadoop_loader.test_views import chain
 from tests.interop import engines, iceberg
 from tests.interop.published import Published
@@ -91,6 +97,37 @@ def published_histories(published: Published, count: int) -> dict[str, list[Any]
                 world.log.append(topic, data, step * DAY)
         published.load()
     return chains
+
+
+def test_local_timestamps_are_in_no_time_zone_unless_the_files_are_in_utc(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, epoch = published.world, datetime.fromisoformat("1970-01-01")
+    world.register("visits", VISIT)
+    visit(world, 0, VISIT, 1)
+    with monkeypatch.context() as patch:  # the first load is of an earlier release
+        patch.setattr(topic_plans, "field_ids_after", all_in_utc)
+        published.load()
+    world.register("visits", LATER_VISIT)
+    visit(world, 1, LATER_VISIT, 2)
+    published.load()
+
+    def assert_reads(first: datetime) -> None:
+        for reader, rows in READERS.items():
+            found = sorted(rows(table_of(published, "visits")), key=lambda row: row["n"])
+            assert [row["left"] for row in found] == [epoch, NOON], reader
+            for row in found:
+                times = [row["came"], row["place"]["open"], *row["stops"], dict(row["marks"])["a"]]
+                assert times == [first] * 4, reader
+        spark41 = engines.spark41_rows(published.url, iceberg.NAMESPACE, ["visits"])["visits"]
+        zone = "" if first.tzinfo is None else "Z"
+        assert {row["came"] for row in spark41} == {f"2026-03-08T02:30:00.123{zone}"}
+        left = {"1970-01-01T00:00:00.000", "2026-03-08T02:30:00.123"}
+        assert {row["left"] for row in spark41} == left
+
+    assert_reads(NOON.replace(tzinfo=UTC))
+    Rebuild(published.context()).run("visits")
+    assert_reads(NOON)
 
 
 @pytest.mark.minutes

@@ -84,7 +84,9 @@ def _rows_by_table(printed: str) -> dict[str, list[Any]]:
     return found
 
 
-def hive_rows(folder: Path, statements: Sequence[tuple[str, str]]) -> dict[str, list[Row]]:
+def hive_rows(
+    folder: Path, statements: Sequence[tuple[str, str]], zone: str = "UTC"
+) -> dict[str, list[Row]]:
     """Run named statements in a new session of Hive; return the rows of each that succeeded.
 
     A value is text: bytes as hexadecimal digits, and a nested value as Hive's JSON.
@@ -95,7 +97,7 @@ def hive_rows(folder: Path, statements: Sequence[tuple[str, str]]) -> dict[str, 
     assert not any("\n" in line[:-1] for line in lines)
     rows: dict[str, list[Row]] = {}
     columns: dict[str, list[str]] = {}
-    for line in _printed("HiveRows", jars, [str(folder)], "".join(lines)).splitlines():
+    for line in _printed("HiveRows", jars, [str(folder)], "".join(lines), zone=zone).splitlines():
         mark, _, rest = line.partition("\t")
         if mark != "HiveRows":
             continue
@@ -116,10 +118,11 @@ def _printed(
     arguments: Sequence[str],
     text: str = "",
     java: Sequence[str] = ("java",),
+    zone: str = "UTC",
 ) -> str:
-    """Return the output of a program of this folder."""
+    """Return the output of a program of this folder; `zone`: its default time zone."""
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
-    command = [*java, "-Xmx1g", "-Duser.timezone=UTC", *opened, "-cp", f"{jars[0].parent}/*"]
+    command = [*java, "-Xmx1g", f"-Duser.timezone={zone}", *opened, "-cp", f"{jars[0].parent}/*"]
     with tempfile.TemporaryDirectory() as folder:  # Derby writes a log beside itself
         done = subprocess.run(
             [*maven.bound(), *command, str(_HERE / f"{program}.java"), *arguments],
