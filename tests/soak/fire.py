@@ -82,8 +82,9 @@ class Report:
 
 
 class _Fire:
-    def __init__(self, folder: Path, seed: int, registry: str, *, spark: bool) -> None:
+    def __init__(self, folder: Path, seed: int, registry: str, *, spark: bool, rest: float) -> None:
         self.chance = Random(seed)
+        self._rest = rest
         self.report = Report()
         self.folder = folder
         self.registry = registry
@@ -119,7 +120,8 @@ class _Fire:
         seed = str(self.chance.randrange(1 << 30))
         queue = str(QUEUE if topic == DROPPED else 100_000)
         name = APPLICATION if topic == FOREVER else "fire"
-        command = ["tests.soak.fire_producer", *where, str(state), str(journal), seed, queue, name]
+        more = [str(state), str(journal), seed, queue, name, str(self._rest)]
+        command = ["tests.soak.fire_producer", *where, *more]
         before = _size(journal)
         return Child(command, self.folder / "producers.log", ready=lambda: _size(journal) > before)
 
@@ -321,11 +323,13 @@ class _Fire:
             self.broker.kill()
 
 
-def campaign(folder: Path, seconds: float, seed: int, *, spark: bool = False) -> Report:
-    """Set fire for `seconds`, let it end, and compare."""
+def campaign(
+    folder: Path, seconds: float, seed: int, *, spark: bool = False, rest: float = 0.2
+) -> Report:
+    """Set fire for `seconds`, let it end, and compare. A producer rests between two bursts."""
     folder.mkdir(parents=True, exist_ok=True)
     with running_registry(folder) as registry:
-        fire = _Fire(folder, seed, registry.url, spark=spark)
+        fire = _Fire(folder, seed, registry.url, spark=spark, rest=rest)
         try:
             fire.burn(seconds)
             fire.settle(spark=spark)

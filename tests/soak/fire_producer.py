@@ -1,8 +1,10 @@
 """A producer under fire: writes down in a file of its own, before and after, what it sends.
 
-`python -m tests.soak.fire_producer BOOTSTRAP REGISTRY TOPIC SCHEMA STATE JOURNAL SEED QUEUE NAME`
+`python -m tests.soak.fire_producer BOOTSTRAP REGISTRY TOPIC SCHEMA STATE JOURNAL SEED QUEUE NAME
+REST`
 
-QUEUE is the size of its queue in messages, and NAME its application.
+QUEUE is the size of its queue in messages, NAME its application, and REST the longest time in
+seconds between two bursts.
 
 The journal is the ledger outside the system: `>` before a send, `+` after one that took the
 message, `-` after one that dropped it. So whoever stops this process between the lines of one send
@@ -30,7 +32,7 @@ LATE_MS = 3 * 86_400_000
 
 
 def main() -> int:
-    bootstrap, registry, topic, schema, state, journal, seed, queue, name = sys.argv[1:]
+    bootstrap, registry, topic, schema, state, journal, seed, queue, name, rest = sys.argv[1:]
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     chance = Random(int(seed))
@@ -56,7 +58,9 @@ def main() -> int:
             took = producer.send(event({"sender": sender, "n": n, "at": instant}))
             os.write(out, f"{'+' if took else '-'} {sender} {n} {at}\n".encode())
             n += 1
-        stop.wait(chance.random() * 0.2)  # twelve of them share the machine with what they test
+        stop.wait(
+            chance.random() * float(rest)
+        )  # twelve of them share the machine with what they test
     left = producer.close()
     sys.stderr.write(f"closed with {left} left\n")
     return 0 if left == 0 else 1
