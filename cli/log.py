@@ -85,7 +85,8 @@ def salvage(
     from headworks._broker.server.folder_lock import FolderLock
     from headworks.errors import FindingsError, UsageError
 
-    if not path.is_dir() and (repair or path.suffix not in (".cut", ".log") or not path.exists()):
+    is_file = path.is_file() and path.suffix in (".cut", ".log") and not repair
+    if not is_file and not _is_partition(path):
         raise UsageError(
             f"{path} is not the folder of a partition",
             fix="give for example headworks-data/broker/logs/TOPIC-0",
@@ -134,6 +135,14 @@ def _salvage_as_text(found: Salvage) -> Iterator[str]:
         yield f"{one.path.name} @{one.position}: DAMAGED: {one.size} bytes: {one.reason}"
     for first, end in found.lost:
         yield f"LOST: offsets {first}..{end - 1}"
+
+
+def _is_partition(folder: Path) -> bool:
+    """Return whether a folder is named as a partition's, or holds a log, as a copy of one does."""
+    if not folder.is_dir():
+        return False
+    _, dash, number = folder.resolve().name.rpartition("-")
+    return bool(dash and number.isdecimal()) or any(folder.glob("*.log"))
 
 
 def _salvage_as_json(found: Salvage) -> Iterator[str]:

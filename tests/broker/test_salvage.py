@@ -215,3 +215,16 @@ def test_a_running_broker_keeps_its_folder(tmp_path: Path) -> None:
     assert isinstance(refused.exception, UsageError)
     assert "in use by another broker" in str(refused.exception)
     lock.release()
+
+
+@pytest.mark.parametrize("options", [[], ["--repair"]])
+def test_a_folder_that_is_no_partition_is_refused_and_kept(
+    tmp_path: Path, options: list[str]
+) -> None:
+    filled(tmp_path / "data" / "t-0", [2])
+    refused = CliRunner().invoke(log_app, ["salvage", str(tmp_path / "data"), *options])
+    assert isinstance(refused.exception, UsageError)
+    assert f"{tmp_path}/data is not the folder of a partition" in str(refused.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    (tmp_path / "data" / "t-0").rename(tmp_path / "copy")
+    assert CliRunner().invoke(log_app, ["salvage", str(tmp_path / "copy")]).exit_code == 0
