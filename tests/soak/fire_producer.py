@@ -58,9 +58,8 @@ def main() -> int:
             took = producer.send(event({"sender": sender, "n": n, "at": instant}))
             os.write(out, f"{'+' if took else '-'} {sender} {n} {at}\n".encode())
             n += 1
-        stop.wait(
-            chance.random() * float(rest)
-        )  # twelve of them share the machine with what they test
+        # Twelve producers share the machine with what they test.
+        stop.wait(chance.random() * float(rest))
     left = producer.close()
     sys.stderr.write(f"closed with {left} left\n")
     return 0 if left == 0 else 1
