@@ -129,5 +129,5 @@ def _first_cause(thrown: Any) -> str:
 
 def _line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    of_python = lines and lines[0].startswith("Traceback")
+    of_python = lines and lines[0].endswith("Traceback (most recent call last):")
     return lines[-1 if of_python else 0] if lines else ""

@@ -207,13 +207,14 @@ def test_a_metastore_failure_is_reported_with_its_cause(tmp_path: Path) -> None:
         "SessionHiveMetaStoreClient (Connection refused (Connection refused))"
     )
     assert "moved away" not in str(told.value)
-    of_python = Thrown("Traceback (most recent call last):\n  File x\nValueError: 1")
-    vars(error)["_origin"] = Thrown("", of_python)
-    with (
-        pytest.raises(SessionError, match=r"\(ValueError: 1\)") as told,
-        raising_session_errors(tmp_path, tmp_path / "metastore"),
-    ):
-        raise error
+    for before in ("", "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: "):
+        trace = f"{before}Traceback (most recent call last):\n  File x\nValueError: 1"
+        vars(error)["_origin"] = Thrown("", Thrown(trace))
+        with (
+            pytest.raises(SessionError, match=r"\(ValueError: 1\)") as told,
+            raising_session_errors(tmp_path, tmp_path / "metastore"),
+        ):
+            raise error
     assert f"its metastore {tmp_path}/metastore failed" in told.value.message
     assert "one that is damaged may be moved away" in str(told.value)
 

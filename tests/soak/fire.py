@@ -159,6 +159,9 @@ class _Fire:
             time.sleep(self.chance.random() * 0.6)
             unseen = [evil for evil in evils if evil[1] not in self.report.events]
             overdue = bool(unseen) and time.monotonic() >= end
+            if time.monotonic() >= end + LONGEST:
+                self.report.wrong += [f"{evil[1]}: it could not be done" for evil in unseen]
+                return
             _, what, do = self.chance.choice(unseen if overdue else turns)
             if do() is not False:
                 self.report.events[what] = self.report.events.get(what, 0) + 1
