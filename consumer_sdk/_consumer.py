@@ -281,8 +281,11 @@ class Consumer(LastMessage[T]):
             raise UsageError(
                 "no partition is assigned to this member", fix="rewind after the first poll"
             )
-        self._last = None
         offsets = self._membership.use(lambda client: offsets_of(client, partitions, to))
+        if (last := self._last) is not None:
+            if (last.topic(), last.partition()) not in offsets:
+                self._mark_processed()
+            self._last = None
         self._membership.move(offsets, commit=not self._explicit_commits)
 
     @property

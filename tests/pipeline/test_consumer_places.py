@@ -117,6 +117,21 @@ def test_what_was_processed_before_a_rewind_does_not_undo_it(
         assert counts(read(again, 1)) == [0]
 
 
+def test_a_rewind_of_one_partition_leaves_what_was_read_of_another(
+    producer: Make, topic: Topic, broker: Service, registry: Service
+) -> None:
+    for user in "abcdefgh":
+        send(producer, topic, 0, user=user)
+    with consumer(topic, broker, registry) as reading:
+        found = read(reading, 8)
+        other = next(m.partition for m in found if m.partition != found[-1].partition)
+        reading.rewind({Partition(topic.name, other): 0})
+    with consumer(topic, broker, registry) as again:
+        rest = [m for m in found if m.partition == other]
+        assert [m.offset for m in read(again, len(rest))] == [m.offset for m in rest]
+        assert again.poll(1.0) is None
+
+
 def test_topics_by_pattern_also_those_that_come_later(
     producer: Make, topic: Topic, broker: Service, registry: Service
 ) -> None:
