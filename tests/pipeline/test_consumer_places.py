@@ -14,6 +14,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from prometheus_client import CollectorRegistry, generate_latest
 
 from consumer_sdk import Consumer, OnPoison, Partition
@@ -120,6 +121,8 @@ def test_what_was_processed_before_a_rewind_does_not_undo_it(
 def test_a_rewind_of_one_partition_leaves_what_was_read_of_another(
     producer: Make, topic: Topic, broker: Service, registry: Service
 ) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([NewTopic(topic.name, 4, 1)])[topic.name].result(60)
     for user in "abcdefgh":
         send(producer, topic, 0, user=user)
     with consumer(topic, broker, registry) as reading:
