@@ -77,7 +77,8 @@ class VersionListing:
         Subjects for which `seen` returns false are left out.
         """
         names = _names_under(connection, query.prefix) if query.aliases else {}
-        under = self.subjects(connection, query.prefix, query.version_filter)
+        counts = self._counts(connection, query.prefix)
+        under = [one.subject for one in counts if query.version_filter.lists(one)]
         subjects = [one for one in sorted({*under, *names}) if seen(str(one))]
         state, latest = query.version_filter.state, query.latest_only
         if query.rule_types:
@@ -91,25 +92,12 @@ class VersionListing:
             )
             found: Iterator[StoredVersion] = islice(ruled, query.first, query.last)
         else:
-            numbers = self._numbers(connection, query, subjects)
+            numbers = _numbers(connection, query, subjects, counts)
             some, skipped = _page_of(numbers, query.first, query.last)
             shown = version_records.records_of(connection, some, deleted=state, latest_only=latest)
             page = shown[skipped : skipped + query.last - query.first]
             found = schemas.with_schemas(connection, page)
         return ((one, names.get(one.subject, [])) for one in found)
-
-    def _numbers(
-        self, connection: Connection, query: VersionQuery, subjects: Sequence[Subject]
-    ) -> Iterator[tuple[Subject, int]]:
-        """Yield how many versions a list has of each subject; those without one are left out."""
-        state = query.version_filter.state
-        known = {one.subject: one.number(state) for one in self._counts(connection, query.prefix)}
-        elsewhere = [one for one in subjects if one not in known]  # only an alias has the prefix
-        found = version_records.numbers_by_subject(connection, elsewhere, deleted=state)
-        known |= {subject: len(each) for subject, each in found.items()}
-        for subject in subjects:
-            if number := known[subject]:
-                yield subject, 1 if query.latest_only else number
 
     def _counts(self, connection: Connection, prefix: str) -> list[VersionCounts]:
         within = Subject.parse(prefix)
@@ -120,6 +108,23 @@ class VersionListing:
         counts = version_records.counts_under(connection, context, within.name)
         self._last = revision, within, counts
         return counts
+
+
+def _numbers(
+    connection: Connection,
+    query: VersionQuery,
+    subjects: Sequence[Subject],
+    counts: Sequence[VersionCounts],
+) -> Iterator[tuple[Subject, int]]:
+    """Yield how many versions a list has of each subject; those without one are left out."""
+    state = query.version_filter.state
+    known = {one.subject: one.number(state) for one in counts}
+    elsewhere = [one for one in subjects if one not in known]  # only an alias has the prefix
+    found = version_records.numbers_by_subject(connection, elsewhere, deleted=state)
+    known |= {subject: len(each) for subject, each in found.items()}
+    for subject in subjects:
+        if number := known[subject]:
+            yield subject, 1 if query.latest_only else number
 
 
 def _page_of(
