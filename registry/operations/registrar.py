@@ -239,8 +239,8 @@ class Registrar:
         subject = plan.subject
         if plan.existing is not None:
             return version_entity(connection, self._cache, plan.existing, response_format)
-        now = self._store.clock()
-        stored = StoredSchema(subject.context, plan.id or 0, plan.definition, now)
+        now, definition = self._store.clock(), plan.definition
+        stored = StoredSchema(subject.context, plan.id or 0, definition.guid, definition, now)
         version = StoredVersion(subject, plan.number, stored, False, now)
         # Nothing is stored under this id, so the text is available in its default format only.
         entity = version_entity(connection, self._cache, version, DEFAULT_FORMAT)
@@ -257,7 +257,8 @@ class Registrar:
             stored = schemas.schema_by_id(connection, subject.context, plan.id)
         if stored is None:
             given = plan.id or _next_id(subject.context, plan.last_id)
-            stored = StoredSchema(subject.context, given, plan.definition, now)
+            definition = plan.definition
+            stored = StoredSchema(subject.context, given, definition.guid, definition, now)
             is_new = True
             self._cache.begin_adding(stored)
         if plan.replaced is not None:

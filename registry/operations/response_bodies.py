@@ -5,7 +5,6 @@ Rule: members without a value are omitted, except `schemaType`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,18 +48,19 @@ def schema_entity(
         for one in references:
             one["subject"] = str(Subject.parse(str(one["subject"]), within=stored.context))
     tags = inline_tags(schema_cache.load(connection, stored)) if response_format.tags else {}
-    return _without_empty(
-        {
-            "guid": definition.guid,
-            "schemaType": "AVRO",
-            "schema": text,
-            "references": references,
-            "metadata": definition.metadata,
-            "ruleSet": definition.rule_set,
-            "schemaTags": shown_tags(tags, response_format.tags),
-            "ts": stored.created_ms,
-        }
-    )
+    optional = {
+        "references": references,
+        "metadata": definition.metadata,
+        "ruleSet": definition.rule_set,
+        "schemaTags": shown_tags(tags, response_format.tags) if tags else [],
+    }
+    return {
+        "guid": stored.guid,
+        "schemaType": "AVRO",
+        "schema": text,
+        **{name: value for name, value in optional.items() if value},
+        "ts": stored.created_ms,
+    }
 
 
 def version_entity(
@@ -72,9 +72,5 @@ def version_entity(
     """Return the object of a version of a subject."""
     shown = schema_entity(connection, schema_cache, version.schema, response_format)
     head = {"subject": str(version.subject), "version": version.number, "id": version.schema.id}
-    tail = {"ts": version.created_ms, "deleted": version.deleted or None}
-    return _without_empty({**head, **shown, **tail})
-
-
-def _without_empty(entity: Mapping[str, Any]) -> Entity:
-    return {name: value for name, value in entity.items() if value not in (None, [], {})}
+    deleted = {"deleted": True} if version.deleted else {}
+    return {**head, **shown, "ts": version.created_ms, **deleted}

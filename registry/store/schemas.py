@@ -32,6 +32,13 @@ _MAX_NAMES_PER_QUERY = 500
 # Prepared: SQLAlchemy takes longer to build a statement than SQLite to run it.
 _OF_CONTEXT = versions.c.context == bindparam("context")
 _OF_SUBJECT = and_(_OF_CONTEXT, versions.c.subject == bindparam("subject"))
+_CONTENT = (
+    schemas.c.guid,
+    schemas.c.text,
+    schemas.c.metadata,
+    schemas.c.rule_set,
+    schemas.c.created_ms,
+)
 _WITH_SCHEMAS = select(
     versions.c.context,
     versions.c.subject,
@@ -39,10 +46,7 @@ _WITH_SCHEMAS = select(
     versions.c.deleted,
     versions.c.created_ms,
     schemas.c.id,
-    schemas.c.text,
-    schemas.c.metadata,
-    schemas.c.rule_set,
-    schemas.c.created_ms,
+    *_CONTENT,
 ).join_from(
     versions,
     schemas,
@@ -58,7 +62,6 @@ _LATEST = PreparedStatement(
     .order_by(versions.c.version.desc())
     .limit(1)
 )
-_CONTENT = (schemas.c.text, schemas.c.metadata, schemas.c.rule_set, schemas.c.created_ms)
 _SCHEMA = PreparedStatement(
     select(*_CONTENT).where(
         schemas.c.context == bindparam("context"), schemas.c.id == bindparam("id")
@@ -90,6 +93,7 @@ class StoredSchema:
 
     context: str
     id: int
+    guid: str  # the definition's, which the store keeps: computing it costs more than reading it
     definition: Definition
     created_ms: int
 
@@ -286,11 +290,11 @@ def _stored(
     content: Sequence[Any],
     used: Mapping[int, tuple[SchemaReference, ...]],
 ) -> StoredSchema:
-    """Return a schema from its text, metadata, rule set, and time, and the references of many."""
-    text, metadata, rule_set, created_ms = content
+    """Return a schema from its row's content, and the references of many."""
+    guid, text, metadata, rule_set, created_ms = content
     references_of_one = used.get(schema_id, ())
     definition = Definition(text, references_of_one, _load(metadata), _load(rule_set))
-    return StoredSchema(context, schema_id, definition, created_ms)
+    return StoredSchema(context, schema_id, guid, definition, created_ms)
 
 
 def _load(content: str | None) -> JsonObject | None:

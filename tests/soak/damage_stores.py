@@ -265,7 +265,8 @@ def _fill_registry(folder: Path) -> Callable[[], None]:
         with store.write() as connection:
             last = schemas.last_id(connection, subject.context)
             given = (last or 0) + 1
-            added = StoredSchema(subject.context, given, Definition(text, used), number)
+            definition = Definition(text, used)
+            added = StoredSchema(subject.context, given, definition.guid, definition, number)
             version = schema_writes.NewVersion(subject, number + 1, added, "w", number)
             schema_writes.add_version_of_new_schema(connection, version, last)
             if number % 6 == 0:
