@@ -16,7 +16,7 @@ from dataclasses import asdict
 from urllib.parse import quote
 
 from headworks.compatibility import Finding, Level, Policy
-from headworks.errors import HeadworksError, RefusedError, UnreachableError
+from headworks.errors import HeadworksError, RefusedError
 from headworks.registry_client._answers import (
     Compatibility,
     CompatibilityGroup,
@@ -26,13 +26,12 @@ from headworks.registry_client._answers import (
     SubjectVersion,
 )
 from headworks.registry_client._credentials import Token
+from headworks.registry_client._listing import PAGE_VERSIONS, read_all
 from headworks.registry_client._transport import HttpTransport, JsonBody
 
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 _NO_CONFIG = 40408
 _INVALID_SCHEMA = 42201
-_PAGE_VERSIONS = 1000
-_MAX_REREAD_PAGES = 50
 _IMPORT = "IMPORT"
 
 
@@ -216,27 +215,14 @@ class RegistryClient:
     def list_objects(self, query: str, *, limit: int | None = None) -> list[JsonBody]:
         """Return what `GET /schemas` lists for a query, as JSON objects.
 
-        Each page starts with the last version of the previous page. If it does not, a version was
-        registered or deleted in between, and the previous page is read again. A page may be
-        shorter than requested, so only an empty page is the last one.
+        With `limit`, the list ends early, with at least that many.
         """
-        found: list[JsonBody] = []
-        for _ in range(_MAX_REREAD_PAGES):
-            while True:
-                first = max(0, len(found) - 1)
-                page = self.ask("GET", f"/schemas?{query}&offset={first}&limit={_PAGE_VERSIONS}")
-                if page in (found, found[-1:]):  # the whole list again: this registry has no pages
-                    return found
-                if found and (not page or page[0] != found[-1]):
-                    break
-                found[first:] = page
-                if limit is not None and len(found) >= limit:
-                    return found
-            del found[-_PAGE_VERSIONS:]
-        raise UnreachableError(
-            f"the schemas at {self.url} change faster than they can be listed",
-            fix="run this again when less is registered or deleted there",
-        )
+
+        def page(first: int) -> list[JsonBody]:
+            path = f"/schemas?{query}&offset={first}&limit={PAGE_VERSIONS}"
+            return list(self.ask("GET", path))
+
+        return read_all(page, self.url, limit=limit)
 
     def subjects(self) -> list[str]:
         """Return the names of all live subjects."""

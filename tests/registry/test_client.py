@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -159,64 +159,6 @@ def test_a_schema_is_asked_for_once() -> None:
             assert set(pool.map(client.schema_text, [3] * 50)) == {V1}
         assert set(server.requests) == {"GET /schemas/ids/3"}
         assert len(server.requests) <= 4
-
-
-def listed(numbers: Iterable[int]) -> tuple[int, object]:
-    return 200, [{"subject": f"{n:05}", "version": 1, "id": n, "schema": "x"} for n in numbers]
-
-
-def test_a_long_listing_is_read_in_pages_that_join() -> None:
-    # A registry may give fewer than were asked for, and has more all the same.
-    pages = range(1000), range(999, 1999), range(1998, 2050), range(2049, 2100), [2099]
-    with canned(*map(listed, pages)) as (url, server):
-        found = RegistryClient(url).list_versions("a b")
-    assert [one.id for one in found] == [*range(2100)]
-    assert server.requests == [
-        f"GET /schemas?subjectPrefix=a%20b&latestOnly=false&offset={at}&limit=1000"
-        for at in (0, 999, 1998, 2049, 2099)
-    ]
-
-
-@pytest.mark.parametrize("there", [0, 1, 2, 1000, 1500])
-def test_a_registry_without_pages_returns_the_whole_list(there: int) -> None:
-    with canned(listed(range(there))) as (url, server):
-        assert [one.id for one in RegistryClient(url).list_versions()] == [*range(there)]
-        assert len(server.requests) <= 2
-
-
-@pytest.mark.parametrize(
-    ("shift", "there"),
-    [(1, [*range(1, 2100)]), (-1, [-1, *range(2100)])],
-    ids=["one before was deleted", "one before was registered"],
-)
-def test_a_listing_that_shifts_between_pages_misses_and_repeats_nothing(
-    shift: int, there: list[int]
-) -> None:
-    def page(at: int) -> tuple[int, object]:
-        return listed(there[at : at + 1000])
-
-    shifted = listed(range(1998 + shift, 2100))
-    pages = [listed(range(1000)), listed(range(999, 1999)), shifted, page(998), page(0)]
-    end = len(there) - 1
-    with canned(*pages, *map(page, (999, 1998, end))) as (url, server):
-        assert [one.id for one in RegistryClient(url).list_versions()] == there
-    offsets = [int(r.split("offset=")[1].split("&")[0]) for r in server.requests]
-    assert offsets == [0, 999, 1998, 998, 0, 999, 1998, end]
-
-
-def test_a_listing_that_never_holds_still_ends() -> None:
-    with (
-        canned(*(listed(range(n, n + 1000)) for n in range(200))) as (url, _),
-        pytest.raises(UnreachableError, match="change faster than they can be listed"),
-    ):
-        RegistryClient(url).list_versions()
-
-
-def test_a_listing_ends_where_enough_are_known() -> None:
-    pages = range(1000), range(999, 1999), range(1998, 2100)
-    with canned(*map(listed, pages)) as (url, server):
-        assert len(RegistryClient(url).list_versions(limit=1500)) == 1999
-        assert len(server.requests) == 2
 
 
 def test_trouble_is_repeated_and_mistakes_are_not() -> None:

@@ -1,0 +1,140 @@
+"""RegistryClient's listing: pages that join, whatever changes in between."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from headworks.errors import UnreachableError
+from headworks.registry_client import RegistryClient
+
+pytestmark = pytest.mark.e2e
+
+PAGE = 1000
+
+
+@contextmanager
+def listing(versions: Callable[[int], Sequence[int]]) -> Iterator[tuple[RegistryClient, list[str]]]:
+    """Yield the client of a server that lists what `versions` returns for an offset."""
+    requests: list[str] = []
+    one_at_a_time = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            with one_at_a_time:
+                requests.append(self.path)
+                found = versions(int(parse_qs(urlsplit(self.path).query)["offset"][0]))
+            data = json.dumps(
+                [{"subject": f"{n:05}", "version": 1, "id": n, "schema": "x"} for n in found]
+            ).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield RegistryClient(f"http://127.0.0.1:{server.server_port}"), requests
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def ids(client: RegistryClient) -> list[int]:
+    return [one.id for one in client.list_versions("a b")]
+
+
+def test_a_long_listing_is_read_in_pages_that_join() -> None:
+    # A registry may give fewer than were asked for, and has more all the same.
+    def versions(offset: int) -> Sequence[int]:
+        return range(6100)[offset : offset + (52 if offset == 1998 else PAGE)]
+
+    with listing(versions) as (client, requests):
+        assert ids(client) == [*range(6100)]
+    prefix = "/schemas?subjectPrefix=a%20b&latestOnly=false&offset="
+    needed = [0, 999, 1998, 2049, 3048, 4047, 5046, 6045, 6099]
+    assert {f"{prefix}{at}&limit=1000" for at in needed} <= {*requests}
+    assert len(requests) <= len(needed) + 4
+
+
+def test_two_pages_are_requested_at_a_time() -> None:
+    both = threading.Barrier(2, timeout=10)
+    served: list[int] = []
+
+    def slow(offset: int) -> Sequence[int]:
+        served.append(offset)
+        return range(4000)[offset : offset + PAGE]
+
+    with listing(slow) as (client, _):
+        real = client.ask
+
+        def ask(method: str, path: str) -> object:
+            if "offset=1998" in path or "offset=2997" in path:
+                both.wait()
+            return real(method, path)
+
+        client.ask = ask  # type: ignore[method-assign,assignment]
+        assert ids(client) == [*range(4000)]
+    assert {1998, 2997} <= {*served}
+
+
+@pytest.mark.parametrize("there", [0, 1, 2, 1000, 1500])
+def test_a_registry_without_pages_returns_the_whole_list(there: int) -> None:
+    with listing(lambda _: range(there)) as (client, requests):
+        assert ids(client) == [*range(there)]
+        assert len(requests) <= 2
+
+
+@pytest.mark.parametrize("after", range(1, 10))
+@pytest.mark.parametrize(
+    "then",
+    [range(1, 6100), range(-1, 6100), [*range(2500), *range(2501, 6100)], range(900)],
+    ids=["first deleted", "one before registered", "one within deleted", "most deleted"],
+)
+def test_a_listing_that_shifts_between_pages_misses_and_repeats_nothing(
+    after: int, then: Sequence[int]
+) -> None:
+    asked = itertools.count(1)
+
+    def versions(offset: int) -> Sequence[int]:
+        return (then if next(asked) > after else range(6100))[offset:][:PAGE]
+
+    with listing(versions) as (client, _):
+        found = ids(client)
+    if after >= 7 and found == [*range(6100)]:
+        return  # it had been read before
+    assert found == sorted(found)
+    assert len(found) == len({*found})
+    assert {*then} <= {*found} <= {*then, 2500}  # 2,500 may have been read before it was deleted
+
+
+def test_a_listing_that_never_holds_still_ends() -> None:
+    numbers = itertools.count()
+
+    def versions(_: int) -> Sequence[int]:
+        first = next(numbers)
+        return range(first, first + PAGE)
+
+    with (
+        listing(versions) as (client, _),
+        pytest.raises(UnreachableError, match="change faster than they can be listed"),
+    ):
+        client.list_versions()
+
+
+def test_a_listing_ends_where_enough_are_known() -> None:
+    with listing(lambda offset: range(9000)[offset : offset + PAGE]) as (client, requests):
+        assert len(client.list_versions(limit=2500)) == 2998
+        assert len(requests) == 3
