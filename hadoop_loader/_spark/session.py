@@ -19,8 +19,8 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     **_DAEMON,
 }
+_ADDRESS_VARIABLE = "SPARK_LOCAL_IP"
 # PySpark logs these exceptions to stderr, with stack traces, and also raises them.
 _DUPLICATE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _FLOCK = struct.Struct("hhqqi4x")
@@ -95,9 +96,6 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
     classes = ClassArchive.of(check_java())
     options = classes.options() if extra is None else extra
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    if _is_local_master(config.master):
-        # Spark would otherwise look up the name of this machine, which need not resolve.
-        os.environ.setdefault("SPARK_LOCAL_IP", _LOCAL["spark.driver.host"])
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -109,7 +107,7 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
 
     stderr = JvmStderr()
     try:
-        with stderr:
+        with stderr, _local_address(config.master):
             spark = builder.enableHiveSupport().getOrCreate()
             spark.sparkContext.setLogLevel("OFF" if config.master.startswith("local") else "ERROR")
     except PySparkRuntimeError as error:
@@ -128,6 +126,22 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
     except Py4JError as error:
         raise _not_started(config.master, error) from None
     return _checked(spark, config)
+
+
+@contextmanager
+def _local_address(master: str) -> Iterator[None]:
+    """Tell a local session's JVM its address; a session on a cluster may follow in this process.
+
+    Spark would otherwise look up the name of this machine, which need not resolve.
+    """
+    if not _is_local_master(master) or _ADDRESS_VARIABLE in os.environ:
+        yield
+        return
+    os.environ[_ADDRESS_VARIABLE] = _LOCAL["spark.driver.host"]
+    try:
+        yield
+    finally:
+        del os.environ[_ADDRESS_VARIABLE]
 
 
 def is_submitted() -> bool:

@@ -128,6 +128,7 @@ def test_a_local_session_needs_no_name_of_its_machine(spark: Any) -> None:
     # Spark resolves the machine's own name unless this variable is set, and a small container may
     # have a name that does not resolve (`python -m tests.bare.image spark`).
     assert spark.sparkContext._jvm.System.getenv("SPARK_LOCAL_IP") == "127.0.0.1"
+    assert "SPARK_LOCAL_IP" not in os.environ  # a session on a cluster may follow
 
 
 def test_a_second_loader_leaves_with_a_message(tmp_path: Path) -> None:

@@ -70,6 +70,16 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> KeptDemo:
     """A whole run with --keep, stopped by Ctrl-C when it waits."""
     folder = tmp_path_factory.mktemp("demo")
     run = start("--limit", str(LIMIT), "--format", "json", "--keep", cwd=folder)
+    try:
+        return _watch(run, folder)
+    finally:
+        if run.poll() is None:
+            run.send_signal(signal.SIGINT)
+            run.communicate(timeout=120)
+
+
+def _watch(run: subprocess.Popen[str], folder: Path) -> KeptDemo:
+    """Look at a kept demo when it waits, and stop it."""
     assert run.stderr is not None
     printed: list[str] = []
     while not printed or "Ctrl-C stops everything" not in printed[-1]:
