@@ -61,8 +61,7 @@ def _headworks_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sta
         from headworks.schema import subject_of
     try:
         registry, broker = (each.result() for each in starting)
-        audit = _bundled_schemas.folder() / "headworks" / "audit.avsc"
-        text = audit.read_text(encoding="utf-8")
+        text = _bundled_schemas.audit_schema()
         RegistryClient(registry.url).register(subject_of(AUDIT_TOPIC), text)
         yield Stack(broker.address, registry.url)
     finally:

@@ -83,7 +83,7 @@ def run(bench: Bench) -> None:
     ):
         client = RegistryClient(registry.url)
         client.register(f"{TOPIC}-value", measured.text)
-        text = (_bundled_schemas.folder() / "headworks" / "audit.avsc").read_text(encoding="utf-8")
+        text = _bundled_schemas.audit_schema()
         schema_id = client.register(f"{AUDIT_TOPIC}-value", text).id
         for number in bench.rounds(full=5):
             _send(bench, measured, running.address, registry.url)

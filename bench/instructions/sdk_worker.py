@@ -26,8 +26,7 @@ def main(folder: Path, broker: str, registry: str) -> None:
     kind = measured.module.PageView.__headworks__
     client = RegistryClient(registry)
     schema_id = client.register(f"{TOPIC}-value", measured.text).id
-    audit = _bundled_schemas.folder() / "headworks" / "audit.avsc"
-    client.register("headworks.audit-value", audit.read_text(encoding="utf-8"))
+    client.register("headworks.audit-value", _bundled_schemas.audit_schema())
     decoder = Decoder(client, TOPIC, kind)
     value = prefix(schema_id) + kind.encode(measured.event)
     with Producer(

@@ -67,8 +67,7 @@ def run(bench: Bench) -> None:
     ):
         client = RegistryClient(registry.url)
         schema_id = client.register(f"{TOPIC}-value", measured.text).id
-        audit = _bundled_schemas.folder() / "headworks" / "audit.avsc"
-        client.register("headworks.audit-value", audit.read_text(encoding="utf-8"))
+        client.register("headworks.audit-value", _bundled_schemas.audit_schema())
         third = dataclasses_avroschema(bench, measured)
         for _ in bench.rounds(full=5):
             _encode(bench, measured, registry.url, third)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 import socket
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from hadoop_loader._commit.commit_record import Commit, TopicCommit
 from headworks._audit_counting import AUDIT_TOPIC, WINDOW_MS
-from headworks._bundled_schemas import folder
+from headworks._bundled_schemas import audit_schema
 from headworks._wire import prefix
 from headworks.errors import RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
@@ -159,14 +160,13 @@ class CommitCountsPublisher:
         return event["topic"].encode(), prefix(schema_id) + out.getvalue(), event["sent_at"]
 
     def _schema(self) -> tuple[int, Any]:
-        from fastavro.schema import load_schema
+        from fastavro.schema import parse_schema
 
         if not hasattr(self, "_pinned"):
-            path = folder() / "headworks" / "audit.avsc"
-            text = path.read_text(encoding="utf-8")
+            text = audit_schema()
             subject = subject_of(AUDIT_TOPIC)
             known = self._registry.lookup(subject, text) or self._registry.register(subject, text)
-            self._pinned = (known.id, load_schema(str(path)))
+            self._pinned = (known.id, parse_schema(json.loads(text)))
         return self._pinned
 
     def _send(self, messages: list[tuple[bytes, bytes, int]]) -> None:

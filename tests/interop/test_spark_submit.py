@@ -37,7 +37,7 @@ LIBRARIES = sysconfig.get_paths()["purelib"]
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel's files in `site`, the archive of them, and the program."""
+    """A folder with the wheel's files in `site`, archives of them, and the program."""
     folder = tmp_path_factory.mktemp("package")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
     subprocess.run([*build, "--directory", folder], cwd=CHECKOUT, check=True, capture_output=True)
@@ -46,6 +46,10 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(folder / "headworks.tar.gz", "w:gz") as archive:
         for entry in sorted((folder / "site").iterdir()):
             archive.add(entry, entry.name)  # Hadoop refuses an archive with an entry `./`
+    with zipfile.ZipFile(folder / "headworks.zip", "w") as plain:
+        for path in sorted((folder / "site").rglob("*")):
+            if path.suffix != ".so":
+                plain.write(path, path.relative_to(folder / "site"))
     (folder / "program.py").write_text("from headworks._cli.main import run\n\nrun()\n")
     return folder
 
@@ -72,16 +76,23 @@ def standalone(tmp_path: Path) -> Iterator[str]:
             yield address
 
 
-def submit(package: Path, stack: Stack, master: str, *arguments: str) -> Any:
+def submit(
+    package: Path, stack: Stack, master: str, *arguments: str, py_files: bool = False
+) -> Any:
     """Return the JSON that the command line prints when `spark-submit` runs it."""
     import pyspark
 
+    carried = ["--archives", f"{package}/headworks.tar.gz#headworks"]
+    driver, executor = f"{package}/site:{LIBRARIES}", f"headworks:{LIBRARIES}"
+    if py_files:
+        carried = ["--py-files", f"{package}/headworks.zip"]
+        driver = executor = LIBRARIES
     home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
     ran = subprocess.run(
         [
             f"{home}/bin/spark-submit",
-            *("--master", master, "--archives", f"{package}/headworks.tar.gz#headworks"),
-            *("--conf", f"spark.executorEnv.PYTHONPATH=headworks:{LIBRARIES}"),
+            *("--master", master, *carried),
+            *("--conf", f"spark.executorEnv.PYTHONPATH={executor}"),
             *("--conf", "spark.driver.host=127.0.0.1"),
             *(f"{package}/program.py", *arguments, "--format", "json"),
         ],
@@ -89,7 +100,7 @@ def submit(package: Path, stack: Stack, master: str, *arguments: str) -> Any:
             **os.environ,
             "SPARK_HOME": home,
             "PYSPARK_PYTHON": os.path.realpath(sys.executable),
-            "PYTHONPATH": f"{package}/site:{LIBRARIES}",
+            "PYTHONPATH": driver,
             "HEADWORKS_BOOTSTRAP": stack.broker.address,
             "HEADWORKS_REGISTRY": stack.registry.url,
             "HEADWORKS_DATA_DIR": str(stack.folder / "data"),
@@ -117,7 +128,12 @@ def test_a_standalone_cluster_loads_and_answers(
     assert submit(package, stack, standalone, "sql", question) == wanted
 
 
-def _loads(package: Path, stack: Stack, master: str) -> None:
+def test_py_files_are_enough_for_plain_python(package: Path, stack: Stack, standalone: str) -> None:
+    _loads(package, stack, standalone, py_files=True)
+
+
+def _loads(package: Path, stack: Stack, master: str, *, py_files: bool = False) -> None:
     registered = RegistryClient(stack.registry.url).register("clicks-value", json.dumps(V1))
     stack.produce(V1, registered.id, range(MESSAGES))
-    assert submit(package, stack, master, "load", "run")["rows"] == MESSAGES
+    report = submit(package, stack, master, "load", "run", py_files=py_files)
+    assert report["rows"] == MESSAGES

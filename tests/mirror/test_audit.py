@@ -33,7 +33,7 @@ Mirror = Callable[..., child_process.Service]
 
 def governed(registry: Service, topic: str) -> str:
     client = RegistryClient(registry.url)
-    text = (_bundled_schemas.folder() / "headworks" / "audit.avsc").read_text(encoding="utf-8")
+    text = _bundled_schemas.audit_schema()
     client.register(f"{AUDIT_TOPIC}-value", text)
     schema = json.dumps(
         {"type": "record", "name": "Visit", "fields": [{"name": "page", "type": "string"}]}

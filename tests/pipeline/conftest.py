@@ -60,8 +60,7 @@ def schema_text(topic: str, fields: list[dict[str, Any]]) -> str:
 @pytest.fixture
 def topic(tmp_path: Path, registry: Service, monkeypatch: pytest.MonkeyPatch) -> Topic:
     client = RegistryClient(registry.url)
-    audit = _bundled_schemas.folder() / "headworks" / "audit.avsc"
-    client.register("headworks.audit-value", audit.read_text(encoding="utf-8"))
+    client.register("headworks.audit-value", _bundled_schemas.audit_schema())
     number = next(_numbers)
     name = f"clicks-{number}"
     monkeypatch.syspath_prepend(tmp_path)

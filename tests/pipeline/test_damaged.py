@@ -152,8 +152,7 @@ def test_asyncio_skips_it_as_well(rotten: Rotten) -> None:
 def test_the_audit_counts_what_a_group_skipped(
     rotten: Rotten, tmp_path: Path, registry: Service
 ) -> None:
-    schema = _bundled_schemas.folder() / "headworks" / "audit.avsc"
-    text = schema.read_text(encoding="utf-8")
+    text = _bundled_schemas.audit_schema()
     RegistryClient(registry.url).register(f"{AUDIT_TOPIC}-value", text)
     options: dict[str, Any] = {"audit": True, "state_dir": tmp_path, "skip_damaged": True}
     with rotten.consumer("audited", **options) as reading:

@@ -54,7 +54,7 @@ def new_site(folder: Path, bootstrap: str, registry: str) -> Site:
     texts = [visit_schema(topic, 1), visit_schema(topic, 2)]
     for text in texts:
         client.register(f"{topic}-value", text)
-    audit = (_bundled_schemas.folder() / "headworks" / "audit.avsc").read_text(encoding="utf-8")
+    audit = _bundled_schemas.audit_schema()
     client.register("headworks.audit-value", audit)
     one, two = (build(folder, {"visit.avsc": text})["web"] for text in texts)
     return Site(topic, one, two, bootstrap, registry, folder / "state")
