@@ -181,7 +181,9 @@ def requeue(
 
     Exit 1 if some cannot be decoded. They stay in quarantine.
     """
-    with source.open() as opened:
+    from hadoop_loader._operations.refusals import check_table
+
+    with source.open(lambda c: check_table(c.root, topic)) as opened:
         for name in opened.quarantined() if topic is None else [topic]:
             with phases() as progress:
                 report = opened.requeue(name, progress)
@@ -224,7 +226,9 @@ def compact(
     format: FormatOption = Format.TEXT,
 ) -> None:
     """Merge the small files of each partition, in the latest schema. Readers are not disturbed."""
-    with source.open() as opened, phases() as progress:
+    from hadoop_loader._operations.refusals import check_table
+
+    with source.open(lambda c: check_table(c.root, topic)) as opened, phases() as progress:
         done = opened.compact(topic, progress, every=every)
     if format is Format.JSON:
         print_json(asdict(done))

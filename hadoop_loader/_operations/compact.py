@@ -24,6 +24,7 @@ from hadoop_loader._commit.report import CompactionReport, SkippedTopic, report_
 from hadoop_loader._commit.table_history import projections_of, sensitive_of, table_history
 from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
 from hadoop_loader._decode.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
+from hadoop_loader._operations.refusals import table_of
 from hadoop_loader._storage.filesystem import AnyPath, file_size
 from hadoop_loader._tables.columns import METADATA_COLUMNS
 from hadoop_loader._tables.old_rows import file_columns
@@ -68,12 +69,13 @@ class Compaction:
         self._histories: dict[str, TableHistory | None] = {}  # by table over files
 
     def run(self, topic: str | None = None) -> CompactionReport:
-        """Compact every partition of every table, or of one topic's."""
+        """Compact every partition of every table, or of one topic's; UsageError if it has none."""
         last = self._transaction.recover()
+        if topic is not None:
+            last, state = table_of(last, topic, self._context.root)
+            self._transaction.failures.require(state.files_table)
         if last is None:
             return CompactionReport()
-        if topic in last.tables:
-            self._transaction.failures.require(last.tables[topic].files_table)
         builder = self._transaction.new_commit(last, "compact")
         tables = self._tables(last, topic)
         return self._compact(

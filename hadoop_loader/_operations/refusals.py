@@ -26,9 +26,10 @@ def check_cluster_id(root: AnyPath, cluster: str | None) -> None:
     check_cluster(last, LogIdentity(cluster or ""))
 
 
-def check_table(root: AnyPath, topic: str) -> None:
-    """Refuse a topic without a table, without Spark."""
-    table_of(CommitLog.of(root).latest(), topic, root)
+def check_table(root: AnyPath, topic: str | None) -> None:
+    """Refuse a topic without a table, without Spark; None stands for every topic."""
+    if topic is not None:
+        table_of(CommitLog.of(root).latest(), topic, root)
 
 
 def check_drop(root: AnyPath, bootstrap: str, topic: str, *, reload: bool) -> None:

@@ -22,6 +22,7 @@ from hadoop_loader._operations.verify import count_rows
 from hadoop_loader._storage.failpoints import STEPS
 from hadoop_loader._storage.filesystem import parquet_source, sorted_glob
 from hadoop_loader._tables.columns import ddl
+from headworks.errors import UsageError
 from tests.evolution import value_of
 from tests.hadoop_loader.memory import World, encoded
 from tests.hadoop_loader.test_decode import same
@@ -148,6 +149,8 @@ def test_a_renamed_column_reads_the_same_before_and_after_a_rewrite(world: World
     ]
     assert all("n" not in r for r in rows)
     assert {(r["_load"], r["_written"]) for r in rows} == {(1, 3)}
+    with pytest.raises(UsageError, match="topic clikcs has no table"):
+        Compaction(world.context(), min_small_files=2, every=True).run("clikcs")
     done = Compaction(world.context(), min_small_files=2, every=True).run("clicks")
     assert (done.partitions, done.settled) == (0, 1)
     assert "CASE" not in world.catalog.views["clicks"]
