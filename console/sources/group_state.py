@@ -2,26 +2,33 @@
 
 - rewound: an offset decreased;
 - stopped: the group has no members, and messages wait;
-- stalled: the group has members and messages wait, and for a minute no offset of such a partition
-  moved, or for two minutes that of one partition;
+- stalled: the group has members and messages wait, and no offset of such a partition moved for a
+  minute. After two minutes one partition is enough, if the group keeps up with its others;
 - falling behind: the lag of all partitions together grew in each quarter of the last two minutes,
   by at least a twentieth of what arrived;
 - ok: everything else.
 
-Rules: pure, and the times are those of the samples. The lowest lag of each quarter counts, because
-offsets are committed in steps. A new group is ok until its samples show otherwise.
+Rules:
+
+- Pure, and the times are those of the samples. A new group is ok until its samples show otherwise.
+- The lowest lag of a time counts, because offsets are committed in steps.
+- A slow consumer handles one partition after another, because clients fetch a partition's messages
+  in large batches. A partition that waits for its turn is not stalled.
+- Samples may be far apart, because a broker was away. The one before the two minutes then counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
 TREND_SECONDS = 120.0
 _MIN_TREND_SECONDS = 105.0
+_MAX_GAP_SECONDS = 30.0
 _STILL_SECONDS = 60.0
+_KEPT_UP_SECONDS = 15.0  # of messages may wait in partitions that a group keeps up with
 _QUARTERS = 4
 _MIN_GROWTH = 0.05  # of the messages that arrived
 PartitionKey = tuple[str, int]
@@ -67,8 +74,17 @@ def group_state(samples: Sequence[GroupSample]) -> Verdict:
         return GroupState.STOPPED, (
             f"it has no members and a lag of {last.lag:,}, of which {most:,} in {_name(place)}"
         )
-    recent = [sample for sample in samples if last.at - sample.at <= TREND_SECONDS]
+    recent = recent_samples(samples)
     return _stalled(recent) or _behind(recent) or (GroupState.OK, "its offset advances")
+
+
+def recent_samples(samples: Sequence[GroupSample]) -> Sequence[GroupSample]:
+    """Return the samples of the last two minutes, and the one before them if it is near enough."""
+    until = samples[-1].at
+    first = next(n for n, one in enumerate(samples) if until - one.at <= TREND_SECONDS)
+    if first > 0 and until - samples[first - 1].at <= TREND_SECONDS + _MAX_GAP_SECONDS:
+        first -= 1
+    return samples[first:]
 
 
 def _rewound(samples: Sequence[GroupSample]) -> PartitionKey | None:
@@ -89,13 +105,28 @@ def _stalled(recent: Sequence[GroupSample]) -> Verdict | None:
     if not still:
         return None
     place = max(still, key=lambda one: still[one])
-    if min(still.values()) < _STILL_SECONDS and still[place] < _MIN_TREND_SECONDS:
-        return None
+    if min(still.values()) < _STILL_SECONDS:
+        stuck = {one for one, seconds in still.items() if seconds >= _MIN_TREND_SECONDS}
+        if not stuck or not _keeps_up(recent, recent[-1].positions.keys() - stuck):
+            return None
     waiting = recent[-1].positions[place][1]
     return GroupState.STALLED, (
         f"its lag in {_name(place)} is {waiting:,}, and its offset has not changed "
         f"for {still[place]:.0f} s"
     )
+
+
+def _keeps_up(recent: Sequence[GroupSample], places: Collection[PartitionKey]) -> bool:
+    """Return whether few messages waited in these partitions at some time of the last minute."""
+    first, last = recent[0], recent[-1]
+    known = [one for one in places if one in first.positions]
+    arrived = sum(sum(last.positions[one]) - sum(first.positions[one]) for one in known)
+    lowest = min(
+        sum(sample.positions.get(one, (0, 0))[1] for one in known)
+        for sample in recent
+        if last.at - sample.at <= _STILL_SECONDS
+    )
+    return lowest * (last.at - first.at) <= arrived * _KEPT_UP_SECONDS
 
 
 def _still_seconds(recent: Sequence[GroupSample], place: PartitionKey) -> float:

@@ -105,11 +105,11 @@ class GroupReader:
         kept = self._samples.setdefault(group.name, deque(maxlen=_MAX_SAMPLES))
         sample = GroupSample(now, group.active, positions)
         kept.append(sample)
-        while kept[0].at < now - TREND_SECONDS:
+        while len(kept) > 1 and kept[1].at < now - TREND_SECONDS:  # one before them is kept
             kept.popleft()
         lags = self._lags.setdefault(group.name, deque(maxlen=_MAX_LAGS))
         lags.append(float(sample.lag))
-        state, because = group_state(kept)
+        state, because = group_state(tuple(kept))
         topics = tuple(sorted({topic for topic, _ in positions}))
         since = state_since(self._rows, group.name, state, 1000 * int(self._calendar()))
         return GroupRow(group, topics, state, because, since, tuple(lags))

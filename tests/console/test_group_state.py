@@ -66,8 +66,13 @@ def readings(
     commit_seconds: int = 5,
     partitions: int = 3,
     backlog: int = 0,
+    batch: int = 0,
 ) -> Iterator[tuple[int, GroupState]]:
-    """Run a group for a while, second by second. Yield (second, state) for every sample."""
+    """Run a group for a while, second by second. Yield (second, state) for every sample.
+
+    With a `batch`, the group handles so many messages of a partition before it takes the next one.
+    """
+    turn, of_turn = 0, 0.0
     ends = [backlog] * partitions
     handled, committed = [0.0] * partitions, [0] * partitions
     kept: list[GroupSample] = []
@@ -75,16 +80,50 @@ def readings(
         for one in range(partitions):
             ends[one] += int(chance.expovariate(1) * arrive(second) / partitions + chance.random())
         left = handle(second)
-        for one in chance.sample(range(partitions), partitions):
+        for one in [] if batch else chance.sample(range(partitions), partitions):
             step = min(left, ends[one] - handled[one])
             handled[one] += step
             left -= step
+        while batch and left > 0 and sum(ends) - sum(handled) >= 1:
+            step = min(left, batch - of_turn, ends[turn] - handled[turn])
+            handled[turn], left, of_turn = handled[turn] + step, left - step, of_turn + step
+            if of_turn >= batch or ends[turn] - handled[turn] < 1:
+                turn, of_turn = (turn + 1) % partitions, 0.0
         if second % commit_seconds == 0:
             committed = [int(n) for n in handled]
         if second % STEP_SECONDS == 0:
             found = {("t", p): (committed[p], ends[p] - committed[p]) for p in range(partitions)}
             kept = [*kept[-30:], GroupSample(second, True, found)]
             yield second, group_state(kept)[0]
+
+
+def test_a_group_that_takes_one_partition_after_another_is_not_stalled() -> None:
+    behind = list(readings(Random(7), lambda _: 20, lambda _: 14.0, partitions=4, batch=1_500))
+    late = [state for at, state in behind if at > 120]
+    assert late.count(GroupState.BEHIND) >= 0.95 * len(late)
+    assert GroupState.STALLED not in late
+    catching_up = readings(
+        Random(7), lambda _: 20, lambda _: 30.0, partitions=4, backlog=5_000, batch=2_000
+    )
+    wrong = [at for at, state in catching_up if state is not GroupState.OK]
+    assert len(wrong) <= 1, wrong
+
+
+@pytest.mark.parametrize("step", [5, 15, 19, 23])
+def test_samples_that_are_far_apart_still_show_a_group_that_falls_behind(step: int) -> None:
+    seen = [GroupSample(n * step, True, {PLACE: (10 + n, 5 + n)}) for n in range(60)]
+    late = [group_state(seen[:n])[0] for n in range(2, 60) if (n - 1) * step >= 120]
+    assert {*late} == {GroupState.BEHIND}
+
+
+def test_a_broker_that_was_away_for_a_while_makes_no_group_well() -> None:
+    seen = [GroupSample(n * 5, True, {PLACE: (10 + n, 5 + n)}) for n in range(60)]
+    away = [sample for sample in seen if not 150 < sample.at < 178]
+    late = [group_state(away[:n])[0] for n in range(26, len(away) + 1)]
+    assert {*late} == {GroupState.BEHIND}
+    # After a long time nothing is known of the last two minutes.
+    away = [sample for sample in seen if not 150 < sample.at < 250]
+    assert group_state(away[: away.index(seen[50]) + 1])[0] is GroupState.OK
 
 
 HEALTHY: dict[str, tuple[Callable[[int], float], int, int]] = {
