@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headworks._audit.results import HealthRow
 from headworks._console.sources.audits import AuditSnapshot
 from headworks._console.sources.loads import LoadRun, LoadsSnapshot
 from headworks._console.sources.subjects import SubjectsSnapshot
 from headworks._console.views.checks import (
+    CheckLevel,
     HealthCheck,
     WorstTopic,
     is_well,
@@ -28,9 +30,14 @@ from headworks._console.views.message_states import (
 from headworks._console.views.paging import ListPage, ListQuery, list_page
 from headworks._console.views.visibility import CanSee
 
+if TYPE_CHECKING:
+    from headworks._audit.findings import AuditFinding
+
 _MAX_RECENT_CHANGES = 8
 _MAX_PROBLEMS = 20
 _HOLES_KIND = "holes"  # said above the heatmap
+# The findings whose alert rules page somebody, the worst first; the rules open a ticket for others.
+URGENT_KINDS = (_HOLES_KIND, "lost", "dropped", "failed", "duplicated", "overdue", "silent")
 _NOT_READ_YET = "The audit has not been read yet."
 
 
@@ -57,11 +64,13 @@ class RecentChange:
 
 @dataclass(frozen=True, slots=True)
 class HealthProblem:
-    """A finding that concerns no window: a silent tier or a wrong clock, for example."""
+    """A finding of the reconciler; `level` is BAD if it is urgent, and else WARN."""
 
     kind: str
+    level: CheckLevel
     text: str
     topic: str | None
+    owner: str | None  # of the topic's schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +125,7 @@ def health_page(
         )
         for row in part.rows
     )
-    troubles = _problems(audit, can_see)
+    troubles = _problems(audit, subjects, can_see)
     states = [state for row in rows for state in row.cells if state is not None]
     sums = JudgedSums.of(states, now_ms, patience)
     sentence = _NOT_READ_YET if audit is None else headline(len(rows), sums, tier)
@@ -153,19 +162,44 @@ def _worst(
     for row in rows:
         for start, state in zip(windows, row.cells, strict=True):
             if state is not None and not JudgedSums.of([state], now_ms, patience_ms).well:
-                subject = subjects.of_topic(row.sum.topic) if subjects else None
-                owner = subject.owner if subject and can_see.subject(subject.subject) else None
-                return WorstTopic(row.sum.topic, owner, start)
+                return WorstTopic(row.sum.topic, _owner(row.sum.topic, subjects, can_see), start)
     return None
 
 
-def _problems(audit: AuditSnapshot | None, can_see: CanSee) -> tuple[HealthProblem, ...]:
-    """Return the visible findings; those without a topic need visibility of every topic."""
-    return tuple(
-        HealthProblem(one.kind, one.text, one.topic)
+def _problems(
+    audit: AuditSnapshot | None, subjects: SubjectsSnapshot | None, can_see: CanSee
+) -> tuple[HealthProblem, ...]:
+    """Return the visible findings, urgent ones first, so that none of them is cut off.
+
+    Those without a topic need visibility of every topic.
+    """
+    seen = [
+        one
         for one in (audit.findings if audit else ())
         if one.kind != _HOLES_KIND and can_see.topic(one.topic or "")
+    ]
+    return tuple(
+        HealthProblem(
+            one.kind,
+            CheckLevel.BAD if one.kind in URGENT_KINDS else CheckLevel.WARN,
+            one.text,
+            one.topic,
+            _owner(one.topic, subjects, can_see),
+        )
+        for one in sorted(seen, key=_urgency)
     )
+
+
+def _urgency(finding: AuditFinding) -> int:
+    """Return the place of a finding's kind in URGENT_KINDS; those of other kinds follow."""
+    kinds = URGENT_KINDS
+    return kinds.index(finding.kind) if finding.kind in kinds else len(kinds)
+
+
+def _owner(topic: str | None, subjects: SubjectsSnapshot | None, can_see: CanSee) -> str | None:
+    """Return the owner of a topic's schema, if the reader may see it."""
+    subject = subjects.of_topic(topic) if subjects and topic else None
+    return subject.owner if subject and can_see.subject(subject.subject) else None
 
 
 def _recent_changes(

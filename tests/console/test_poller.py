@@ -7,12 +7,8 @@ import threading
 
 import pytest
 
-from headworks._audit.findings import AuditFinding
-from headworks._audit.results import Holes
-from headworks._audit.thresholds import Thresholds
 from headworks._console.app.visibility import ALL_VISIBLE
 from headworks._console.sources import Poller
-from headworks._console.sources.audits import AuditSnapshot
 from headworks._console.views.health import health_page
 from headworks._console.views.paging import ListQuery
 from headworks.errors import UnreachableError
@@ -111,24 +107,3 @@ def test_a_first_page_before_the_audit_was_read_does_not_say_that_there_is_none(
     page = health_page(None, None, None, ALL_VISIBLE, ListQuery("", 1, ""), tier="hadoop", now_ms=0)
     assert page.sentence == "The audit has not been read yet."
     assert page.kept
-
-
-class _Only:
-    """Who may see one topic."""
-
-    def topic(self, name: str) -> bool:
-        return name == "mine"
-
-    group = subject = topic
-
-
-def test_findings_are_shown_to_readers_of_their_topic() -> None:
-    of = {"mine": "mine", "theirs": "theirs", "a host": None}
-    seen = tuple(AuditFinding("unknown", key, "hadoop", topic, key) for key, topic in of.items())
-    audit = AuditSnapshot(Thresholds(), {}, Holes(0, 0), seen)
-    for seeing, shown in ((ALL_VISIBLE, [*of]), (_Only(), ["mine"])):
-        page = health_page(audit, None, None, seeing, ListQuery(), tier="hadoop", now_ms=0)
-        assert [one.text for one in page.troubles] == shown
-    many = AuditSnapshot(Thresholds(), {}, Holes(0, 0), seen * 10)
-    page = health_page(many, None, None, ALL_VISIBLE, ListQuery(), tier="hadoop", now_ms=0)
-    assert (len(page.troubles), page.further) == (20, 10)
