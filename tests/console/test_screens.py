@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page, Request, expect
 
-from tests.console.browser import PATIENCE
+from tests.console.browser import PATIENCE, opened
 from tests.console.fetch import Fetch
 from tests.console.screens import SCREENS, address, without_address
 from tests.console.screenshots import BREAKING
@@ -26,24 +24,10 @@ WIDER = """
   .map(one => one.ariaLabel || one.className)
 """
 
+OPEN_ALL = "document.querySelectorAll('details').forEach(one => one.open = true)"
+
 # The first look is often too early, and the last may take long on a busy machine.
 expect.set_options(timeout=PATIENCE)
-
-
-@contextmanager
-def opened(browser: Browser, **options: Any) -> Iterator[Page]:
-    """A page whose errors, a breach of the security policy among them, fail the test."""
-    context = browser.new_context(**options)
-    context.set_default_timeout(PATIENCE)
-    page = context.new_page()
-    wrong: list[str] = []
-    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    try:
-        yield page
-        assert not wrong
-    finally:
-        context.close()
 
 
 def is_hostile(shown: Any) -> bool:
@@ -83,9 +67,12 @@ def test_every_screen_is_accessible_and_fits_a_phone(
         page.emulate_media(color_scheme="dark")
         page.reload()  # or colors would still change from one scheme to the other
         _assert_accessible(page, {"runOnly": ["color-contrast"]})
+        page.evaluate(OPEN_ALL)
+        _assert_accessible(page)
         expect(page.locator("#command")).not_to_be_empty()
         page.set_viewport_size({"width": 390, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        _assert_accessible(page, {"runOnly": ["target-size"]})  # fingers, too
         # A heatmap may be wider than a phone, and begins at its end. No other table is cut.
         assert not page.evaluate(WIDER)
         page.set_viewport_size({"width": 768, "height": 1024})
