@@ -98,10 +98,11 @@ def _add(
 
 
 def read_samples(
-    store: AuditStore, kind: SampleKind, name: str, *, since: int, until: int
+    store: AuditStore, kind: SampleKind, name: str, *, since: int, until: int, now: int
 ) -> SampleSeries:
-    """Return a series between two times: by minutes up to 3 hours, and else by ten minutes."""
-    one = _RESOLUTIONS[0 if until - since <= _FINE_MS else 1]
+    """Return a series between two times: by ten minutes, or by minutes within the last 3 hours."""
+    fine = until - since <= _FINE_MS and since >= now - _FINE_MS
+    one = _RESOLUTIONS[0 if fine else 1]
     first = since // one.step_ms * one.step_ms
     values: list[float | None] = [None] * max(0, -(-(until - first) // one.step_ms))
     s = tables.samples.c

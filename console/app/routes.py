@@ -47,9 +47,11 @@ def group(request: PageRequest) -> Page:
     view = group_page(found.value, name, request.visibility)
     if view is None:
         raise PageNotFoundError(f"there is no group {name!r}", fix="headworks group list")
-    view = replace(view, span=span_of(request), charts=charts_of_group(request, name))
+    period, charts = charts_of_group(request, name)
+    view = replace(view, span=span_of(request), period=period, charts=charts)
     command = headworks(request.sources, "group", "describe", names=(name,), at=_BROKER)
-    return Page("group.html", name, view, command, (found.state,), live=True)
+    live = period.is_newest
+    return Page("group.html", name, view, command, (found.state,), live=live)
 
 
 def topics(request: PageRequest) -> Page:

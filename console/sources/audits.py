@@ -124,15 +124,15 @@ class AuditReader:
         with _database_errors():
             return queries.explain(store, topic, window_start)
 
-    def windows(self, topic: str, count: int) -> TopicAudit | None:
-        """Return a topic's newest windows, or None without a store."""
+    def windows(self, topic: str, count: int, *, until: int | None = None) -> TopicAudit | None:
+        """Return a topic's newest windows, or those up to a time, or None without a store."""
         store = self._opened()
         if store is None:
             return None
         from headworks._audit import queries
 
         with _database_errors():
-            now = round(self._now() * 1000)
+            now = round(self._now() * 1000) if until is None else until
             return queries.topic_audit(store, topic, now=now, windows=count)
 
     def samples(
@@ -144,9 +144,11 @@ class AuditReader:
             return {}
         from headworks._audit.store.samples import read_samples
 
+        now = round(self._now() * 1000)
         with _database_errors():
             return {
-                name: read_samples(store, kind, name, since=since, until=until) for name in names
+                name: read_samples(store, kind, name, since=since, until=until, now=now)
+                for name in names
             }
 
     def uses(self, topics: Collection[str], since: int) -> list[CountedUse]:

@@ -92,6 +92,19 @@ class Chart:
     slots: tuple[ChartSlot, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Period:
+    """The time that charts show, in ms since 1970; `is_newest` if it ends now.
+
+    `later` is the end of the period after it, or None if that one has not ended yet.
+    """
+
+    start: int
+    end: int
+    is_newest: bool
+    later: int | None
+
+
 SPANS = {"hour": 3_600_000, "day": 86_400_000, "week": 7 * 86_400_000}
 _TICKS = {"hour": 10 * _MINUTE_MS, "day": 4 * _HOUR_MS, "week": _DAY_MS}
 _ENDS = {"hour": 10 * _MINUTE_MS, "day": _HOUR_MS, "week": _DAY_MS}
@@ -101,6 +114,15 @@ def time_axis(span: str, now: int) -> TimeAxis:
     """Return the axis of an hour, a day, or a week that ends now, rounded up to whole units."""
     end = -(-now // _ENDS[span]) * _ENDS[span]
     return axis_of(end - SPANS[span], end, _TICKS[span])
+
+
+def shown_period(span: str, now: int, until: int | None) -> tuple[TimeAxis, Period]:
+    """Return the axis of a span that ends at `until`, or now without one, and its period."""
+    end = now if until is None else min(now, max(until, SPANS[span]))
+    axis = time_axis(span, end)
+    is_newest = axis.end >= now
+    after = axis.end + SPANS[span]
+    return axis, Period(axis.start, axis.end, is_newest, after if after < now else None)
 
 
 def axis_of(start: int, end: int, tick: int) -> TimeAxis:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from headworks._ci.verdict import DownstreamConsumer
 from headworks._console.sources.groups import GroupRow, GroupsSnapshot, StateSince
-from headworks._console.views.charts import Chart
+from headworks._console.views.charts import Chart, Period
 from headworks._console.views.paging import ListPage, ListQuery, list_page
 from headworks._console.views.visibility import CanSee
 from headworks.groups import GroupPosition, MemberDescription
@@ -62,6 +62,7 @@ class GroupPage:
     members: tuple[MemberDescription, ...]
     positions: tuple[PositionLine, ...]
     span: str = "hour"
+    period: Period | None = None
     charts: tuple[Chart, ...] = ()
 
 

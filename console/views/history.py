@@ -13,6 +13,7 @@ from headworks._audit.store.samples import SampleSeries
 from headworks._audit_counting import WINDOW_MS
 from headworks._console.views.charts import (
     Chart,
+    Period,
     Reduce,
     Series,
     TimeAxis,
@@ -34,6 +35,7 @@ class TopicCharts:
 
     topic: str
     span: str
+    period: Period
     charts: tuple[Chart, ...]
     hidden_readers: bool
 

@@ -42,9 +42,11 @@ def test_log_ends_and_lags_are_sampled(broker: child_process.Service, tmp_path: 
             (SampleKind.LOG_END, topic, 10),
             (SampleKind.GROUP_LAG, group, 2),
         ):
-            found = read_samples(store, kind, name, since=now, until=now + MINUTE)
+            found = read_samples(store, kind, name, since=now, until=now + MINUTE, now=now)
             assert found.values == (value,)
-        age = read_samples(store, SampleKind.GROUP_AGE, group, since=now, until=now + MINUTE)
+        age = read_samples(
+            store, SampleKind.GROUP_AGE, group, since=now, until=now + MINUTE, now=now
+        )
         assert age.values[0] is not None
         assert age.values[0] > 0
     finally:

@@ -34,8 +34,8 @@ def store(tmp_path: Path) -> Iterator[AuditStore]:
     opened.close()
 
 
-def values(store: AuditStore, since: int, until: int) -> list[tuple[int, float]]:
-    found = read_samples(store, *LAG, since=since, until=until)
+def values(store: AuditStore, since: int, until: int, now: int = 0) -> list[tuple[int, float]]:
+    found = read_samples(store, *LAG, since=since, until=until, now=now or until)
     times = range(found.start, until, found.step_ms)
     return [(at, v) for at, v in zip(times, found.values, strict=True) if v is not None]
 
@@ -53,6 +53,16 @@ def test_a_day_has_ten_minutes_each_with_its_last_sample(store: AuditStore) -> N
         add_samples(store, START + minute * MINUTE, {LAG: minute})
     found = values(store, START, START + DAY)
     assert found == [(START + n * 10 * MINUTE, v) for n, v in enumerate((9, 19, 24))]
+
+
+def test_an_hour_of_yesterday_has_the_ten_minutes_that_are_kept(store: AuditStore) -> None:
+    for minute in range(25):
+        add_samples(store, START + minute * MINUTE, {LAG: minute})
+    add_samples(store, START + DAY, {LAG: 5})
+    hour = START, START + HOUR
+    assert len(values(store, *hour, now=START + 3 * HOUR)) == 0  # the minutes have expired
+    ten = [(START + n * 10 * MINUTE, v) for n, v in enumerate((9, 19, 24))]
+    assert values(store, *hour, now=START + DAY) == ten
 
 
 def test_the_store_is_bounded_in_time_and_in_series(store: AuditStore) -> None:

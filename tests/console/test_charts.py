@@ -14,11 +14,13 @@ from headworks._audit.store.samples import SampleSeries
 from headworks._console.views.charts import (
     MAX_SLOTS,
     WIDTH,
+    Period,
     Reduce,
     Series,
     Unit,
     chart,
     rate_of,
+    shown_period,
     time_axis,
 )
 from headworks._console.views.history import SampledTopic, audit_chart, topic_charts
@@ -44,6 +46,20 @@ def test_an_axis_ends_now_and_has_labels_at_whole_units(
     axis = time_axis(span, NOW)
     assert (axis.labels[0], axis.labels[-1], len(axis.labels)) == (first, last, count)
     assert axis.start < NOW <= axis.end
+
+
+def test_a_period_leads_to_the_one_before_and_after() -> None:
+    axis, newest = shown_period("hour", NOW, None)
+    assert (axis, newest) == (
+        time_axis("hour", NOW),
+        Period(axis.start, axis.end, is_newest=True, later=None),
+    )
+    axis, before = shown_period("hour", NOW, newest.start)
+    assert (axis.end, before.is_newest, before.later) == (newest.start, False, None)
+    _, earlier = shown_period("hour", NOW, before.start)
+    assert (earlier.end, earlier.later) == (before.start, before.end)
+    assert shown_period("hour", NOW, NOW + DAY)[1] == newest
+    assert shown_period("week", NOW, 0)[1].start == 0
 
 
 def test_a_line_breaks_where_nothing_is_known() -> None:
