@@ -61,7 +61,7 @@ class Sources:
         self.messages = MessageReader(endpoints.bootstrap, self.registry)
         self.audits = AuditReader(endpoints.audit_store, now=now)
         self.subjects = Poller("registry", SubjectReader(background), interval=5.0)
-        self.topics = Poller("broker", TopicReader(endpoints.bootstrap), interval=3.0)
+        self.topics = Poller("broker", TopicReader(endpoints.bootstrap, now=now), interval=3.0)
         self.groups = Poller(
             "groups",
             GroupReader(endpoints.bootstrap, endpoints.zookeeper),

@@ -1,7 +1,8 @@
 """The broker's topics: partitions, messages, and messages per second.
 
 Rules: two requests cover all topics together (metadata and offsets), never one per topic. The rate
-is the growth of the end offsets between the last samples, so it needs no request.
+is the growth of the end offsets between the last samples, and the last message is when they last
+grew, so neither needs a request.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ _MAX_SAMPLES = 30
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic with its `messages` and the sum of its end offsets; `rates` are oldest first."""
+    """A topic with its `messages` and the sum of its end offsets; `rates` are oldest first.
+
+    `grown_ms` is when the log was last seen to grow, in ms since 1970, or None if it never was.
+    """
 
     topic: str
     partitions: int
@@ -34,6 +38,7 @@ class TopicRow:
     end: int
     rate: float | None
     rates: tuple[float, ...]
+    grown_ms: int | None = None
 
     @property
     def internal(self) -> bool:
@@ -43,9 +48,29 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicsSnapshot:
-    """All topics by name, in order."""
+    """All topics by name, in order; `watched_since_ms` is the time of the first reading."""
 
     rows: Mapping[str, TopicRow]
+    watched_since_ms: int = 0
+
+
+class GrowthTimes:
+    """When each log was last seen to grow, since the first reading at `since_ms`."""
+
+    def __init__(self) -> None:
+        self.since_ms: int | None = None
+        self.times_ms: Mapping[str, int] = {}
+        self._ends: Mapping[str, int] = {}
+
+    def note(self, ends: Mapping[str, int], now_ms: int) -> None:
+        """Note the end offsets of a reading. Topics that are gone are forgotten."""
+        if self.since_ms is None:
+            self.since_ms = now_ms
+        else:
+            grown = {name: now_ms for name, end in ends.items() if end > self._ends.get(name, 0)}
+            kept = {name: at for name, at in self.times_ms.items() if name in ends}
+            self.times_ms = kept | grown
+        self._ends = ends
 
 
 def broker_unreachable(bootstrap: str, error: KafkaException) -> UnreachableError:
@@ -59,9 +84,17 @@ def broker_unreachable(bootstrap: str, error: KafkaException) -> UnreachableErro
 class TopicReader:
     """Reads all topics of the broker at `bootstrap`."""
 
-    def __init__(self, bootstrap: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._bootstrap = bootstrap
         self._clock = clock
+        self._now = now
+        self._growth = GrowthTimes()
         self._admin = AdminClient({**client_properties(bootstrap), "log_level": 0})
         self._ends: deque[tuple[float, dict[str, int]]] = deque(maxlen=_MAX_SAMPLES + 1)
 
@@ -76,12 +109,14 @@ class TopicReader:
             ends = self._offsets(partitions, LATEST)
         except KafkaException as error:
             raise broker_unreachable(self._bootstrap, error) from None
+        self._growth.note(ends, round(self._now()) * 1000)
         self._ends.append((self._clock(), ends))
         return TopicsSnapshot(
             {
                 name: self._row(name, len(found[name].partitions), firsts, ends)
                 for name in sorted(found)
-            }
+            },
+            self._growth.since_ms or 0,
         )
 
     def _offsets(self, partitions: Collection[Place], spec: OffsetSpec) -> dict[str, int]:
@@ -102,7 +137,10 @@ class TopicReader:
         end = ends.get(name, 0)
         rates = tuple(self._rates(name))
         rate = rates[-1] if rates else None
-        return TopicRow(name, partitions, max(0, end - firsts.get(name, 0)), end, rate, rates)
+        messages = max(0, end - firsts.get(name, 0))
+        return TopicRow(
+            name, partitions, messages, end, rate, rates, self._growth.times_ms.get(name)
+        )
 
     def _rates(self, name: str) -> Iterator[float]:
         samples = list(self._ends)

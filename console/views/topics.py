@@ -13,7 +13,10 @@ from headworks._console.views.visibility import CanSee
 
 @dataclass(frozen=True, slots=True)
 class TopicLine:
-    """A topic, with its schema and table if it has them."""
+    """A topic, with its schema and table if it has them.
+
+    `last_message_ms` is when its log was last seen to grow, or None if that is not known.
+    """
 
     topic: str
     partitions: int
@@ -27,15 +30,20 @@ class TopicLine:
     table: str | None
     loaded_rows: int | None
     last_loaded_ms: int | None
+    last_message_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class TopicList:
-    """The visible topics; `known` is False before the broker has answered once."""
+    """The visible topics; `known` is False before the broker has answered once.
+
+    Messages before `watched_since_ms` have no known time.
+    """
 
     known: bool
     part: ListPage[TopicLine]
     total_rate: float
+    watched_since_ms: int
 
 
 _ORDERS = {
@@ -73,7 +81,8 @@ def topic_list(
         for row in part.rows
     )
     shown = ListPage(lines, part.total, part.page, part.pages, part.q, part.sort)
-    return TopicList(topics is not None, shown, sum(row.rate or 0.0 for row in seen))
+    since = topics.watched_since_ms if topics else 0
+    return TopicList(topics is not None, shown, sum(row.rate or 0.0 for row in seen), since)
 
 
 def _line(
@@ -94,4 +103,5 @@ def _line(
         table.table if table else None,
         table.rows if table else None,
         table.last_loaded_ms if table else None,
+        row.grown_ms,
     )

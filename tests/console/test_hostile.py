@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from fastavro import parse_schema, schemaless_writer
+from markupsafe import escape
 from playwright.sync_api import Browser
 
 from headworks._wire import prefix
@@ -149,6 +150,12 @@ def test_json_is_json_and_holds_no_markup(hostile: Stage) -> None:
         assert answer.headers["content-type"] == "application/json"
         assert "<" not in answer.body
         assert EVIL in json.dumps(answer.json, ensure_ascii=False).replace('\\"', '"')
+
+
+def test_a_row_has_the_headers_of_its_message(hostile: Stage) -> None:
+    page = Fetch(hostile.url)(f"/topics/{TOPIC}/messages?partition=0&offset=0").body
+    row = page.partition('id="d0-0"')[2].partition("</details>")[0]
+    assert f"{escape(EVIL)}: {escape(EVIL)}" in row
 
 
 def test_what_does_not_decode_is_said_in_its_row(hostile: Stage) -> None:
