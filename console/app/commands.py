@@ -61,8 +61,8 @@ def _option(sources: Sources, name: str) -> list[str]:
         "bootstrap": (endpoints.bootstrap, SETTINGS["bootstrap"].default),
         "registry": (sources.registry.url, SETTINGS["registry"].default),
         "zookeeper": (endpoints.zookeeper, None),
-        "warehouse": (str(endpoints.warehouse), str(_FOLDER / "warehouse")),
-        "data-dir": (_data_dir(endpoints.warehouse), str(_FOLDER)),
+        "warehouse": (_absolute(endpoints.warehouse), _absolute(_FOLDER / "warehouse")),
+        "data-dir": (_data_dir(endpoints.warehouse), _absolute(_FOLDER)),
         "store": (endpoints.audit_store, f"sqlite:///{(_FOLDER / 'audit.db').resolve()}"),
     }[name]
     # The address of a database may hold a password, and a path of this machine is no reader's.
@@ -73,4 +73,9 @@ def _option(sources: Sources, name: str) -> list[str]:
 
 def _data_dir(warehouse: AnyPath) -> str | None:
     """Return the folder that holds the warehouse, or None for a remote warehouse."""
-    return str(warehouse.parent) if isinstance(warehouse, Path) else None
+    return _absolute(warehouse.parent) if isinstance(warehouse, Path) else None
+
+
+def _absolute(place: AnyPath) -> str:
+    """Return a place that means the same in every folder that a command may run in."""
+    return str(place.absolute() if isinstance(place, Path) else place)

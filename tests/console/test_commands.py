@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from typer.testing import CliRunner
 from headworks._audit.states import DEFINITIONS
 from headworks._cli.main import command_line
 from headworks._cli.times import format_instant
+from headworks._console.app.commands import headworks
+from headworks._console.sources import Sources
+from headworks._console.sources.all_sources import Endpoints
 from tests.console.fetch import Fetch
 from tests.console.screenshots import BREAKING
 from tests.console.stage import Stage
@@ -45,6 +49,15 @@ def asked(fetch: Fetch, path: str) -> tuple[Any, Any]:
     """What a page gives, and what its command does; the page is looked at last."""
     told = run(fetch(f"{path}.json").json["command"])
     return fetch.data(f"{path}.json"), told
+
+
+def test_a_folder_is_absolute_in_a_command() -> None:
+    folder, store = Path("data/warehouse"), "sqlite:////audit.db"
+    places = Endpoints("b:1", "http://r:1", folder, Path("schemas"), store)
+    command = headworks(Sources(places), "load", "requeue", names=("t",), at=("warehouse",))
+    assert command == f"headworks load requeue t --warehouse {folder.absolute()}"
+    default = Sources(replace(places, warehouse=Path("headworks-data/warehouse")))
+    assert headworks(default, "load", "status", at=("warehouse",)) == "headworks load status"
 
 
 def test_topics(fetch: Fetch) -> None:
