@@ -223,7 +223,9 @@ def _print_explanation(found: Explanation) -> None:
         )
     for tier, state in found.states.items():
         at = state.complete_at
-        complete = "" if at is None else f", complete at {format_instant(at)}"
+        never_sent = state.balance.dropped + state.balance.failed
+        what = "; what was sent had arrived at" if never_sent else ", complete at"
+        complete = "" if at is None else f"{what} {format_instant(at)}"
         reopened = ", reopened by late messages" if state.reopened else ""
         print_status(f"{tier}: {sentence(state.balance)}{complete}{reopened}")
     print_table(

@@ -65,7 +65,8 @@ def wait(
         if found.waits_for is None and not early:
             break
         if time.monotonic() >= deadline:
-            _answer(found, None, format)
+            if format is Format.JSON:
+                _answer(found, sums, format)
             raise FindingsError(_why_not(found, early, final_at))
         time.sleep(_POLL_SECONDS)
     _answer(found, sums, format)

@@ -194,7 +194,22 @@ def test_wait_ends_when_the_table_is_complete_and_says_why_it_is_not(stack: Runn
     assert short.returncode == 1
     assert "1 of 5 messages are missing (0 waiting, 1 lost" in short.stderr
     assert headworks(stack, *wait, "1970-01-01T00:30Z", "--sla", "80").returncode == 0
-    assert headworks(stack, *wait, "2999-01-01", "--since", "2998-01-01").returncode == 1
+    early = headworks(stack, *wait, "2999-01-01", "--since", "2998-01-01")
+    assert early.returncode == 1
+    assert "a may still grow" in early.stderr
+    assert "complete" not in early.stderr
+
+
+def test_wait_and_explain_say_what_no_table_will_have(stack: RunningStack) -> None:
+    counts = {"attempted": 9, "delivered": 4, "dropped:queue_full": 5}
+    some = increment("full", "producer", 1, counts, sent_at=9_000)
+    publish(stack, [some, loaded("full", 4, 1)])
+    done = headworks(stack, "audit", "wait", "full", "--until", "1970-01-01T00:20Z")
+    assert done.returncode == 0, done.stderr
+    assert "its producers dropped or gave up 5 more messages, which no table will" in done.stderr
+    window = headworks(stack, "audit", "explain", "full", "1970-01-01T00:10Z")
+    assert "5 dropped; what was sent had arrived at 1970-" in window.stderr
+    assert "complete" not in window.stderr
 
 
 def test_unreadable_messages_are_recorded_and_the_rest_is_counted(
