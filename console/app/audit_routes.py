@@ -48,9 +48,9 @@ def home(request: PageRequest) -> Page:
         reconciler_check(audit.value, now),
         loads_check(loads.value, now),
         groups_check(groups.value, sees),
-        quarantine_check(loads.value, sees, now),
-        topics_check(loads.value, sees),
-        producers_check(audit.value, sees),
+        quarantine_check(loads.value, registry.value, sees, now),
+        topics_check(loads.value, registry.value, sees),
+        producers_check(audit.value, registry.value, sees),
         disk_check(loads.value),
     )
     page = _audit_page(request, tuple(one for one in checks if one is not None))

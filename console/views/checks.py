@@ -1,4 +1,4 @@
-"""The checks of the first page: is it well, and if not, what, since when, and what to do.
+"""The checks of the first page: is it well, and if not, what, since when, whose, and what to do.
 
 Rules: pure. Each check has a level, says what is so in one sentence, and leads to the page where
 somebody acts on it. A source that cannot be read is never well. Names that a reader may not see are
@@ -19,6 +19,7 @@ from headworks._console.sources.audits import AuditSnapshot
 from headworks._console.sources.groups import GroupsSnapshot
 from headworks._console.sources.loads import LoadsSnapshot
 from headworks._console.sources.poller import SourceState
+from headworks._console.sources.subjects import SubjectsSnapshot
 from headworks._console.views.groups import GroupLine, group_lines
 from headworks._console.views.visibility import CanSee
 
@@ -98,7 +99,17 @@ def messages_check(well: bool, sentence: str, worst: WorstTopic | None) -> Healt
     return HealthCheck("messages", CheckLevel.BAD, sentence + where, link)
 
 
-def producers_check(audit: AuditSnapshot | None, can_see: CanSee) -> HealthCheck | None:
+def topic_owner(
+    topic: str | None, subjects: SubjectsSnapshot | None, can_see: CanSee
+) -> str | None:
+    """Return the owner of a topic's schema, if the reader may see it."""
+    subject = subjects.of_topic(topic) if subjects and topic else None
+    return subject.owner if subject and can_see.subject(subject.subject) else None
+
+
+def producers_check(
+    audit: AuditSnapshot | None, subjects: SubjectsSnapshot | None, can_see: CanSee
+) -> HealthCheck | None:
     """Return the producers and topics that have gone quiet, or None if there are none."""
     quiet = [
         one
@@ -108,7 +119,9 @@ def producers_check(audit: AuditSnapshot | None, can_see: CanSee) -> HealthCheck
     if not quiet:
         return None
     more = f"; and {len(quiet) - 1:,} more below" if len(quiet) > 1 else ""
-    return HealthCheck("producers", CheckLevel.WARN, quiet[0].text + more, "/#findings")
+    owner = topic_owner(quiet[0].topic, subjects, can_see)
+    whose = f" (owner {owner})" if owner else ""
+    return HealthCheck("producers", CheckLevel.WARN, quiet[0].text + whose + more, "/#findings")
 
 
 def verdict(checks: Sequence[HealthCheck]) -> str:
@@ -155,7 +168,9 @@ def loads_check(loads: LoadsSnapshot | None, now_ms: int) -> HealthCheck:
     return HealthCheck(name, CheckLevel.GOOD, said, link)
 
 
-def topics_check(loads: LoadsSnapshot | None, can_see: CanSee) -> HealthCheck | None:
+def topics_check(
+    loads: LoadsSnapshot | None, subjects: SubjectsSnapshot | None, can_see: CanSee
+) -> HealthCheck | None:
     """Return the topics that the last load skipped, or None if it skipped none."""
     if loads is None:
         return None
@@ -163,9 +178,9 @@ def topics_check(loads: LoadsSnapshot | None, can_see: CanSee) -> HealthCheck | 
     ungoverned = [topic for topic in loads.ungoverned if can_see.topic(topic)]
     told = []
     if refused:
-        told.append(f"{_names(refused)} refused by the last load")
+        told.append(f"{_owned(refused, subjects, can_see)} refused by the last load")
     if ungoverned:
-        told.append(f"{_names(ungoverned)} without a schema, and not loaded")
+        told.append(f"{_owned(ungoverned, subjects, can_see)} without a schema, and not loaded")
     if not told:
         return None
     level = CheckLevel.BAD if refused else CheckLevel.WARN
@@ -191,19 +206,29 @@ def groups_check(groups: GroupsSnapshot | None, can_see: CanSee) -> HealthCheck:
     )
 
 
-def quarantine_check(loads: LoadsSnapshot | None, can_see: CanSee, now_ms: int) -> HealthCheck:
+def quarantine_check(
+    loads: LoadsSnapshot | None, subjects: SubjectsSnapshot | None, can_see: CanSee, now_ms: int
+) -> HealthCheck:
     """Return whether messages were quarantined in the last day."""
     name, link = "quarantine", "/quarantine"
     tables = [one for one in (loads.by_topic.values() if loads else ()) if can_see.topic(one.topic)]
     kept = sum(table.quarantined for table in tables)
-    fresh = sum(
-        run.quarantined
+    fresh = [
+        run
         for run in (loads.runs if loads else ())
-        if run.created_ms > now_ms - _DAY_MS and all(can_see.topic(topic) for topic in run.topics)
-    )
-    if fresh > 0:
-        topics = sorted(table.topic for table in tables if table.quarantined)
-        says = f"{fresh:,} messages in the last day: {_names(topics)} affected"
+        if run.quarantined
+        and run.created_ms > now_ms - _DAY_MS
+        and all(can_see.topic(topic) for topic in run.topics)
+    ]
+    if fresh:
+        loaded = {topic for run in fresh for topic in run.topics}
+        topics = sorted(one.topic for one in tables if one.quarantined and one.topic in loaded)
+        count = sum(run.quarantined for run in fresh)
+        since = _utc(min(run.created_ms for run in fresh))
+        says = (
+            f"{count:,} messages in the last day, since {since}: "
+            f"{_owned(topics, subjects, can_see)} affected"
+        )
         return HealthCheck(name, CheckLevel.WARN, says, link)
     return HealthCheck(name, CheckLevel.GOOD, f"nothing new; {kept:,} messages in all", link)
 
@@ -234,8 +259,12 @@ def worst_first(checks: Sequence[HealthCheck]) -> tuple[HealthCheck, ...]:
     return tuple(sorted(checks, key=lambda one: order.index(one.level)))
 
 
-def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MAX_NAMES])
+def _owned(names: Sequence[str], subjects: SubjectsSnapshot | None, can_see: CanSee) -> str:
+    """Return the names of some topics with their owners, and the verb."""
+    owners = {name: topic_owner(name, subjects, can_see) for name in names[:_MAX_NAMES]}
+    shown = ", ".join(
+        f"{name} (owner {owner})" if owner else name for name, owner in owners.items()
+    )
     more = len(names) - _MAX_NAMES
     verb = "is" if len(names) == 1 else "are"
     return f"{shown}{f' and {more} more' if more > 0 else ''} {verb}"

@@ -16,6 +16,7 @@ from headworks._console.views.checks import (
     WorstTopic,
     is_well,
     messages_check,
+    topic_owner,
     verdict,
     worst_first,
 )
@@ -162,7 +163,9 @@ def _worst(
     for row in rows:
         for start, state in zip(windows, row.cells, strict=True):
             if state is not None and not JudgedSums.of([state], now_ms, patience_ms).well:
-                return WorstTopic(row.sum.topic, _owner(row.sum.topic, subjects, can_see), start)
+                return WorstTopic(
+                    row.sum.topic, topic_owner(row.sum.topic, subjects, can_see), start
+                )
     return None
 
 
@@ -184,7 +187,7 @@ def _problems(
             CheckLevel.BAD if one.kind in URGENT_KINDS else CheckLevel.WARN,
             one.text,
             one.topic,
-            _owner(one.topic, subjects, can_see),
+            topic_owner(one.topic, subjects, can_see),
         )
         for one in sorted(seen, key=_urgency)
     )
@@ -194,12 +197,6 @@ def _urgency(finding: AuditFinding) -> int:
     """Return the place of a finding's kind in URGENT_KINDS; those of other kinds follow."""
     kinds = URGENT_KINDS
     return kinds.index(finding.kind) if finding.kind in kinds else len(kinds)
-
-
-def _owner(topic: str | None, subjects: SubjectsSnapshot | None, can_see: CanSee) -> str | None:
-    """Return the owner of a topic's schema, if the reader may see it."""
-    subject = subjects.of_topic(topic) if subjects and topic else None
-    return subject.owner if subject and can_see.subject(subject.subject) else None
 
 
 def _recent_changes(

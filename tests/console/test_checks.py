@@ -10,7 +10,7 @@ from threading import Event, Thread
 import pytest
 
 from headworks._audit import queries
-from headworks._audit.findings import findings
+from headworks._audit.findings import AuditFinding, findings
 from headworks._audit.increments import CountedRange, Increment
 from headworks._audit.results import Holes
 from headworks._audit.store import AuditStore
@@ -23,6 +23,7 @@ from headworks._console.sources.group_state import GroupState
 from headworks._console.sources.groups import GroupRow, GroupsSnapshot, StateSince, state_since
 from headworks._console.sources.loads import LoadRun, LoadsSnapshot
 from headworks._console.sources.poller import SourceState
+from headworks._console.sources.subjects import SubjectRow, SubjectsSnapshot
 from headworks._console.views.checks import (
     CheckLevel,
     HealthCheck,
@@ -30,6 +31,7 @@ from headworks._console.views.checks import (
     groups_check,
     is_well,
     loads_check,
+    producers_check,
     quarantine_check,
     reconciler_check,
     source_check,
@@ -135,17 +137,33 @@ def test_a_state_begins_when_it_is_first_read_and_maybe_earlier_at_the_first_rea
 
 def test_quarantine_refusals_and_disk() -> None:
     loads = LoadsSnapshot((run(1, 0, 7),), {}, ("a",), ("b", "c"), 0.02)
-    assert quarantine_check(loads, ALL_VISIBLE, MINUTE).level is CheckLevel.WARN
-    assert quarantine_check(loads, ALL_VISIBLE, 2_000 * MINUTE).level is CheckLevel.GOOD
-    topics = topics_check(loads, ALL_VISIBLE)
+    kept = quarantine_check(loads, None, ALL_VISIBLE, MINUTE)
+    assert kept.level is CheckLevel.WARN
+    assert kept.says.startswith("7 messages in the last day, since 1970-01-01 00:00 UTC: ")
+    assert quarantine_check(loads, None, ALL_VISIBLE, 2_000 * MINUTE).level is CheckLevel.GOOD
+    topics = topics_check(loads, None, ALL_VISIBLE)
     assert topics is not None
     assert topics.says == "a is refused by the last load; b, c are without a schema, and not loaded"
-    assert topics_check(LoadsSnapshot(), ALL_VISIBLE) is None
+    assert topics_check(LoadsSnapshot(), None, ALL_VISIBLE) is None
     disk = disk_check(loads)
     assert disk is not None
     assert disk.level is CheckLevel.BAD
     assert verdict([topics, disk]) == "Look at: topics, disk."
     assert verdict([]) == "Everything is being read."
+
+
+def test_what_is_not_well_names_its_owner() -> None:
+    owned = SubjectRow("b-value", "b", 1, 1, None, "B", 1, "ada", None, sensitive=False)
+    subjects = SubjectsSnapshot({owned.subject: owned})
+    loads = LoadsSnapshot((run(1, 0),), {}, ("a", "b"))
+    topics = topics_check(loads, subjects, ALL_VISIBLE)
+    assert topics is not None
+    assert topics.says == "a, b (owner ada) are refused by the last load"
+    quiet = (AuditFinding("quiet", "quiet/b", "producer", "b", "b: none since noon"),)
+    audit = AuditSnapshot(Thresholds(), {}, Holes(0, 0), quiet)
+    producers = producers_check(audit, subjects, ALL_VISIBLE)
+    assert producers is not None
+    assert producers.says == "b: none since noon (owner ada)"
 
 
 def test_a_reconciler_that_stopped_is_red() -> None:
