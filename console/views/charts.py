@@ -64,10 +64,15 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """A line: its name, and its path in the box."""
+    """A line: its name, its path in the box, and two of its values as text.
+
+    `worst` is its largest value, and of shares the least.
+    """
 
     name: str
     path: str
+    last: str
+    worst: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +154,7 @@ def chart(
     bottom, top, rows = _range(unit, known)
     width = WIDTH * slot_ms / (axis.end - axis.start)
     drawn = tuple(
-        ChartLine(name, _path(values, width, bottom, top, lead=axis_lead(unit)))
+        _line(name, values, unit, _path(values, width, bottom, top, lead=axis_lead(unit)))
         for name, values in lines
     )
     texts = tuple(
@@ -164,6 +169,12 @@ def chart(
     )
     labels = tuple(value_text(unit, top - (top - bottom) * n / rows) for n in range(rows + 1))
     return Chart(title, unit, axis.labels, labels, drawn, texts)
+
+
+def _line(name: str, values: Sequence[float | None], unit: Unit, path: str) -> ChartLine:
+    known = [value for value in values if value is not None]
+    worst = min(known) if unit is Unit.SHARE else max(known)
+    return ChartLine(name, path, value_text(unit, known[-1]), value_text(unit, worst))
 
 
 def axis_lead(unit: Unit) -> float:

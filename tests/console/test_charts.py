@@ -74,6 +74,10 @@ def test_a_line_breaks_where_nothing_is_known() -> None:
     assert line.path.count("h") == 2  # a value alone is as wide as its slot
     assert [slot.values for slot in found.slots] == [("1",), ("2",), ("4",), ("8",)]
     assert found.y_labels == ("8", "6", "4", "2", "0")
+    assert (line.last, line.worst) == ("8", "8")
+    shares = [Series("a", MINUTE, points(axis.start, MINUTE, [1, 0.5, None, 0.75]))]
+    (line,) = chart("x", Unit.SHARE, axis, shares).lines
+    assert (line.last, line.worst) == ("75 %", "50 %")
 
 
 @pytest.mark.parametrize(
