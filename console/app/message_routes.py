@@ -60,7 +60,8 @@ def messages(request: PageRequest) -> Page:
     )
     _note(request, topic, view.rows, filtered=bool(filters.kept))
     columns = read_columns(request.http.query_params.getlist("columns"))
-    view = replace(view, hidden_readers=has_hidden_readers(request, topic), columns=columns)
+    hidden, kept = has_hidden_readers(request, topic), request.sources.retention(topic)
+    view = replace(view, hidden_readers=hidden, columns=columns, kept=kept)
     states = (
         request.sources.topics.latest.state,
         request.sources.subjects.latest.state,

@@ -17,6 +17,7 @@ from headworks._console.sources.histories import HistoryReader
 from headworks._console.sources.loads import LoadReader
 from headworks._console.sources.messages import MessageReader
 from headworks._console.sources.poller import Poller
+from headworks._console.sources.retention import RetentionReader
 from headworks._console.sources.subjects import SubjectReader
 from headworks._console.sources.topics import TopicReader
 from headworks.registry_client import RegistryClient
@@ -59,6 +60,7 @@ class Sources:
         self.governance = GovernanceReader(endpoints.schemas)
         self.dead_letters = DeadLetterDesk(endpoints.bootstrap, endpoints.registry)
         self.messages = MessageReader(endpoints.bootstrap, self.registry)
+        self.retention = RetentionReader(endpoints.bootstrap)
         self.audits = AuditReader(endpoints.audit_store, now=now)
         self.subjects = Poller("registry", SubjectReader(background), interval=5.0)
         self.topics = Poller("broker", TopicReader(endpoints.bootstrap, now=now), interval=3.0)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from headworks._console.sources.messages import MessageReader, OffsetBounds, PageReader
+from headworks._console.sources.retention import TopicRetention
 from headworks._console.sources.shown_message import MessageSlice, ShownMessage
 from headworks._console.sources.subjects import SubjectRow
 from headworks._console.sources.topics import TopicRow
@@ -89,6 +90,7 @@ class MessageList:
     readers: tuple[TopicConsumer, ...]
     hidden_readers: bool = False
     columns: tuple[str, ...] = ()  # the fields to show instead of the whole event
+    kept: TopicRetention | None = None
 
 
 @dataclass(frozen=True, slots=True)

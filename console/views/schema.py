@@ -159,6 +159,7 @@ class SchemaPage:
     subject: str
     topic: str | None
     version: int
+    schema_id: int
     before: int | None
     type_name: str | None
     doc: str | None
@@ -201,6 +202,7 @@ def schema_page(
         subject,
         topic_of(subject),
         version,
+        next(one.id for one in history if one.version == version),
         before,
         record.name if record else None,
         record.doc if record else None,

@@ -1,4 +1,4 @@
-"""The pages with charts in a browser."""
+"""The pages of a topic: charts of earlier times, and how long messages are kept."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.browser import PATIENCE, opened
+from tests.console.fetch import Fetch
 from tests.console.stage import Stage
 
 pytestmark = pytest.mark.e2e
 expect.set_options(timeout=PATIENCE)
+
+WEEK_MS = 604_800_000
 
 
 def test_charts_lead_to_an_earlier_time_and_back(browser: Browser, stage: Stage) -> None:
@@ -26,3 +29,11 @@ def test_charts_lead_to_an_earlier_time_and_back(browser: Browser, stage: Stage)
         page.goto(f"{stage.url}/groups/archive-export/lag")
         page.get_by_role("link", name="Earlier").click()
         expect(page.locator("main")).to_contain_text("until 20")
+
+
+def test_the_page_of_a_topic_has_its_retention(stage: Stage) -> None:
+    fetch = Fetch(stage.url)
+    fetch.until("/topics.json", lambda data: data["known"])
+    kept = fetch.data("/topics/flights/messages.json")["kept"]
+    assert kept == {"age_ms": WEEK_MS, "partition_bytes": None, "compacted": False}
+    assert "<dt>kept</dt><dd>7.0 d</dd>" in fetch("/topics/flights/messages").body
