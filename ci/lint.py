@@ -93,8 +93,8 @@ def lint(schema: Schema, *, event: bool = True, home: str = "") -> Iterator[Find
         if isinstance(branch, Record):
             yield from _event(branch)
             if branch is schema and _is_empty(branch):  # in a union, the branch takes a byte
-                message = f"{branch.name} encodes to no bytes, and consumers refuse a message "
-                message += "without any"
+                message = f"the record {branch.name!r} encodes to no bytes, and consumers refuse "
+                message += "a message without any"
                 yield _finding("HW409", message, branch.pointer, "add a field")
     for node in named_types(schema):
         if not node.pointer.startswith(home):
@@ -110,11 +110,12 @@ def lint(schema: Schema, *, event: bool = True, home: str = "") -> Iterator[Find
 
 def _event(schema: Record) -> Iterator[Finding]:
     if "." not in schema.name:
-        message = f"{schema.name} has no namespace, and shares its name with every other such type"
+        message = f"the record {schema.name!r} has no namespace, and shares its name with every "
+        message += "other such type"
         yield _finding("HW405", message, schema.pointer, 'add "namespace"')
     if governance_of(schema).event_time is None:
-        message = f"{schema.name} does not say when the event happened: tables and audit go by the "
-        message += "time it was sent"
+        message = f"the record {schema.name!r} has no event time: tables and the audit use the "
+        message += "time of sending"
         fix = 'add "headworks": {"event_time": "FIELD"}, naming a timestamp-millis field'
         yield _finding("HW406", message, schema.pointer, fix)
 

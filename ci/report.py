@@ -1,18 +1,19 @@
 """The verdict for people: each finding with its lines, who breaks, on which data, and the fix.
 
 Rules: a change that breaks the readers of many versions in the same way is reported once, with all
-versions. Unchanged schemas without findings are only counted. Without a `Style` the text has
-neither colors nor a width, so that it is readable in a log.
+versions. A finding of lint is one line, and its rule is explained once, below the findings.
+Unchanged schemas without findings are only counted. Without a `Style` the text has neither colors
+nor a width, so that it is readable in a log.
 """
 
 from __future__ import annotations
 
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from headworks._ci.rules import title_of
+from headworks._ci.rules import LINT_RULES, title_of
 from headworks._ci.source_map import Region
 from headworks._ci.verdict import Impact, LocatedFinding, SubjectVerdict, Verdict
 
@@ -57,7 +58,14 @@ PLAIN = Style()
 
 def text_report(verdict: Verdict, style: Style = PLAIN) -> str:
     """Return the whole report, which ends with a summary line."""
-    blocks = [block for one in verdict.subjects for block in _subject(one, style)]
+    fixes, compared = _common_fixes(verdict), bool(verdict.against)
+    blocks = [
+        block
+        for one in verdict.subjects
+        if one.reported or _is_news(one, compared=compared)
+        for block in _subject(one, style, fixes)
+    ]
+    blocks += _explained(fixes, style)
     colour = _RED if verdict.refused else _GREEN
     return "\n".join([*blocks, style.paint(summary(verdict), colour)]) + "\n"
 
@@ -104,22 +112,35 @@ def usage_of(group: Sequence[LocatedFinding]) -> list[str]:
     return list(dict.fromkeys(one.usage.text for one in group if one.usage is not None))
 
 
-def _subject(one: SubjectVerdict, style: Style) -> Iterator[str]:
-    quiet = one.subject is None or not one.changed
-    moved = any(note.startswith(("renamed", "moved", "deleted")) for note in one.notes)
-    if quiet and not one.reported and not moved:
-        return
+def _is_news(one: SubjectVerdict, *, compared: bool) -> bool:
+    """Return whether a subject without findings is worth a line: its schema or place changed."""
+    if any(note.startswith(("renamed", "moved", "deleted")) for note in one.notes):
+        return True
+    return compared and one.changed and one.subject is not None
+
+
+def _subject(one: SubjectVerdict, style: Style, fixes: Mapping[str, str | None]) -> Iterator[str]:
+    groups = grouped(one.reported)
+    lines = [group for group in groups if group[0].finding.rule in LINT_RULES]
+    if not lines or len(lines) < len(groups):
+        yield from _changed(one, style)
+    for group in groups:
+        if group[0].finding.rule not in LINT_RULES:
+            yield ""
+            yield from _finding(group, style)
+    if len(lines) < len(groups):
+        yield ""
+    for group in lines:
+        yield from _finding_line(group, style, fixes)
+
+
+def _changed(one: SubjectVerdict, style: Style) -> Iterator[str]:
     mark = style.paint("refused", _RED) if one.refused else style.paint("pass", _GREEN)
     name = one.file if one.subject is None else f"{one.subject} ({one.file})"
     notes = f": {'; '.join(one.notes)}" if one.notes else ""
     yield from style.wrap(f"{name}{notes}", f"{mark}  ", "    ")
     if one.impact is not None:
         yield from _impact(one.impact, style)
-    for group in grouped(one.reported):
-        yield ""
-        yield from _finding(group, style)
-    if one.reported:
-        yield ""
 
 
 def _impact(impact: Impact, style: Style) -> Iterator[str]:
@@ -132,6 +153,42 @@ def _impact(impact: Impact, style: Style) -> Iterator[str]:
         yield from style.wrap(", ".join(readers), "    read by: ", "        ")
     if impact.owner is not None:
         yield f"    owner: {impact.owner}"
+
+
+def _common_fixes(verdict: Verdict) -> dict[str, str | None]:
+    """Return each rule of lint that has findings, with their fix; None if they have several."""
+    found: dict[str, set[str]] = {}
+    for one in verdict.reported:
+        if one.finding.rule in LINT_RULES:
+            found.setdefault(one.finding.rule, set()).add(one.finding.fix)
+    return {rule: min(found[rule]) if len(found[rule]) == 1 else None for rule in sorted(found)}
+
+
+def _finding_line(
+    group: Sequence[LocatedFinding], style: Style, fixes: Mapping[str, str | None]
+) -> Iterator[str]:
+    """Yield a finding of lint as `FILE:LINE:COLUMN: error[RULE]: message`, as compilers do."""
+    first = group[0]
+    head = f"{first.severity}[{first.finding.rule}]"
+    remarks = _remarks(group)
+    if fixes[first.finding.rule] is not None:  # it is below, with the rule
+        remarks = ((label, text) for label, text in remarks if label != "fix")
+    notes = "".join(f"; {label}: {text}" for label, text in remarks)
+    location = f"{first.file}:{first.region.line}:{first.region.column}: "
+    painted = style.paint(head, _RED if first.refuses else _YELLOW)
+    for line in style.wrap(f"{head}: {first.finding.message}{notes}", location, "  "):
+        yield line.replace(head, painted, 1)
+
+
+def _explained(fixes: Mapping[str, str | None], style: Style) -> Iterator[str]:
+    """Yield each rule of lint that has findings, with the fix that they share."""
+    if not fixes:
+        return
+    yield ""
+    for rule, fix in fixes.items():
+        shared = f"; fix: {fix}" if fix else ""
+        yield from style.wrap(f"{title_of(rule)}{shared}", f"{rule}: ", "  ")
+    yield ""
 
 
 def _finding(group: Sequence[LocatedFinding], style: Style) -> Iterator[str]:

@@ -17,12 +17,12 @@ CATALOG_RULES: Final = {
     "HW304": ("MESSAGES_UNREADABLE", "messages of the topic that the schema cannot read"),
 }
 LINT_RULES: Final = {
-    "HW401": ("UNDOCUMENTED", "every record, field and enum has a doc"),
+    "HW401": ("UNDOCUMENTED", "every record, field, and enum has a doc"),
     "HW402": ("NAMING", "types UpperCamel, fields lower_snake, enum symbols UPPER_SNAKE"),
     "HW403": ("NULLABLE_WITHOUT_DEFAULT", "a field that allows null has a default"),
     "HW404": ("NULL_NOT_FIRST", "null comes first in a union whose default is null"),
     "HW405": ("NO_NAMESPACE", "an event's record has a namespace"),
-    "HW406": ("NO_EVENT_TIME", "an event says when it happened"),
+    "HW406": ("NO_EVENT_TIME", "an event has an event time"),
     "HW407": ("RESERVED_WORD", "no field is named like a reserved word of Hive"),
     "HW408": ("CASE_DUPLICATE", "no two fields differ in case only"),
     "HW409": ("ENCODES_TO_NOTHING", "an event has at least one byte"),
