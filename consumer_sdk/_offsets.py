@@ -5,7 +5,7 @@ Rules: a time means the first message at or after it, or the end if there is non
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Literal
@@ -35,12 +35,7 @@ def offsets_of(
     UnreachableError if the broker does not answer.
     """
     if isinstance(target, Mapping):
-        for partition in target:
-            if partition not in partitions:
-                raise UsageError(
-                    f"{partition[0]} partition {partition[1]} is not assigned to this member",
-                    fix="name partitions that it reads (`assignment`)",
-                )
+        check_assigned(target, partitions)
         return {Partition(*partition): offset for partition, offset in target.items()}
     try:
         if isinstance(target, datetime):
@@ -52,6 +47,25 @@ def offsets_of(
     except KafkaException as error:
         raise UnreachableError(f"the broker does not say where {target} is: {error}") from None
     return {p: ends[0 if target == "earliest" else 1] for p, ends in low_and_high.items()}
+
+
+def check_assigned(named: Iterable[Partition], partitions: Sequence[Partition]) -> None:
+    """Raise UsageError for a named partition that is not among `partitions`."""
+    for partition in named:
+        if partition not in partitions:
+            raise UsageError(
+                f"{partition[0]} partition {partition[1]} is not assigned to this member",
+                fix="name partitions that it reads (`assignment`)",
+            )
+
+
+def milliseconds_of(instant: datetime) -> int:
+    """Return a time in milliseconds since 1970 UTC; UsageError if it is naive."""
+    if instant.tzinfo is None:
+        raise UsageError(
+            f"{instant.isoformat()} has no time zone", fix="give an aware datetime, e.g. in UTC"
+        )
+    return int(instant.timestamp() * 1000)
 
 
 def uncommitted(
@@ -88,11 +102,7 @@ def note_beginning(
 def _at_time(
     client: confluent_kafka.Consumer, partitions: Sequence[Partition], instant: datetime
 ) -> dict[Partition, int]:
-    if instant.tzinfo is None:
-        raise UsageError(
-            f"{instant.isoformat()} has no time zone", fix="give an aware datetime, e.g. in UTC"
-        )
-    millis = int(instant.timestamp() * 1000)
+    millis = milliseconds_of(instant)
     asked = [TopicPartition(p.topic, p.partition, millis) for p in partitions]
     found = {}
     for at in client.offsets_for_times(asked, _TIMEOUT_SECONDS):

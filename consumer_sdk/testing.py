@@ -6,15 +6,17 @@ Rules: a message counts as processed exactly when it does with a real consumer. 
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 from consumer_sdk._consumer import Consumer
 from consumer_sdk._message import Message, Partition
-from consumer_sdk._offsets import SeekTarget
+from consumer_sdk._offsets import SeekTarget, check_assigned, milliseconds_of
 from consumer_sdk._outcomes import Ending
 from headworks._audit_counting.outcomes import CONSUMED, DEAD, OUTCOMES, RETRIED, SKIPPED
 from headworks.codec import EventType
@@ -41,8 +43,10 @@ class ReplayingConsumer(Consumer[T]):
     def __init__(self, events: Iterable[T] = (), *, messages: Iterable[Message[T]] = ()) -> None:
         self._messages = [_message(event, offset) for offset, event in enumerate(events)]
         self._messages += messages
-        self._at = 0
-        self._given: Message[T] | None = None
+        # The places in `_messages` of those to return, in order.
+        self._pending = deque(range(len(self._messages)))
+        # The place of the last message that was returned, unless it has ended or was handed over.
+        self._given: int | None = None
         self.processed: list[Message[T]] = []
         self.rejected: list[tuple[Message[T], str]] = []
         self.put_off: list[tuple[Message[T], int]] = []
@@ -53,18 +57,18 @@ class ReplayingConsumer(Consumer[T]):
     def poll(self, timeout: float) -> Message[T] | None:
         """Return the next message, or None after the last one."""
         self._take_back()
-        if self._at >= len(self._messages):
+        at = self._next
+        if at is None:
+            if self._pending:
+                time.sleep(min(timeout, _PAUSED_SECONDS))
             return None
-        if self._is_paused:
-            time.sleep(min(timeout, _PAUSED_SECONDS))
-            return None
-        self._given = self._messages[self._at]
-        self._at += 1
-        return self._given
+        self._pending.remove(at)
+        self._given = at
+        return self._messages[at]
 
     async def apoll(self, timeout: float) -> Message[T] | None:
         """Do what `poll` does."""
-        if self._is_paused:
+        if self._pending and self._next is None:
             await asyncio.sleep(min(timeout, _PAUSED_SECONDS))
         return self.poll(0.0)
 
@@ -72,21 +76,29 @@ class ReplayingConsumer(Consumer[T]):
         return self.poll(0.0)
 
     @property
-    def _is_paused(self) -> bool:
-        """Whether the next message is of a paused partition."""
-        following = self._messages[self._at : self._at + 1]
-        return any(Partition(each.topic, each.partition) in self._paused for each in following)
+    def _next(self) -> int | None:
+        """The place of the next message whose partition is not paused, or None."""
+        pending = self._pending
+        if not self._paused:
+            return pending[0] if pending else None
+        free = (at for at in pending if _place(self._messages[at]) not in self._paused)
+        return next(free, None)
+
+    @property
+    def _unended(self) -> Message[T] | None:
+        """The last message that was returned, unless it has ended or was handed over."""
+        return None if self._given is None else self._messages[self._given]
 
     def reject(self, reason: str, error: BaseException | None = None) -> None:  # noqa: ARG002
         """Note the last message in `rejected`; UsageError if there is none."""
-        if self._given is None:
+        if self._unended is None:
             raise UsageError("there is no message to reject", fix="reject the one that poll gave")
-        self.rejected.append((self._given, reason))
+        self.rejected.append((self._unended, reason))
         self.skipped += 1
         self._given = None
 
     def pause(self, partitions: Sequence[Partition]) -> None:
-        """Return None from `poll` while the next message is of one of these partitions."""
+        """Return no message of these partitions until `resume`."""
         self._paused |= set(partitions)
 
     def resume(self, partitions: Sequence[Partition]) -> None:
@@ -94,18 +106,18 @@ class ReplayingConsumer(Consumer[T]):
         self._paused -= set(partitions)
 
     def _end_last(self, ending: Ending) -> None:
-        assert self._given is not None
-        self._end(self._given, ending)
+        assert self._unended is not None
+        self._end(self._unended, ending)
         self._given = None
 
     def _return_last(self) -> None:
         assert self._given is not None
-        self._at -= 1
-        self.pause([Partition(self._given.topic, self._given.partition)])
+        self._pending.appendleft(self._given)
+        self.pause([_place(self._messages[self._given])])
         self._given = None
 
     def _hand_over(self) -> Any:
-        message, self._given = self._given, None
+        message, self._given = self._unended, None
         return message
 
     def _stay(self) -> None: ...
@@ -127,15 +139,31 @@ class ReplayingConsumer(Consumer[T]):
             self.processed.append(ticket)
 
     def rewind(self, to: SeekTarget) -> None:
-        """Continue from an end, a time, or the offset of a partition."""
+        """Continue from an end, a time, or offsets in the partitions of the messages."""
+        moved = self._moved(to)
+        if self._unended is not None and _place(self._unended) not in moved:
+            self._take_back()
         self._given = None
-        if isinstance(to, datetime):
-            since = int(to.timestamp() * 1000)
-            self._move(lambda message: message.timestamp >= since)
-        elif isinstance(to, Mapping):
-            self._move(lambda m: m.offset >= to.get(Partition(m.topic, m.partition), m.offset + 1))
-        else:
-            self._at = 0 if to == "earliest" else len(self._messages)
+        pending = {at for at in self._pending if _place(self._messages[at]) not in moved}
+        for at, message in enumerate(self._messages):
+            if message.offset >= moved.get(_place(message), message.offset + 1):
+                pending.add(at)
+        self._pending = deque(sorted(pending))
+
+    def _moved(self, to: SeekTarget) -> Mapping[Partition, float]:
+        """Return the offset that a target means in each partition that it moves."""
+        if isinstance(to, Mapping):
+            check_assigned(to, self.assignment)
+            return {Partition(*place): offset for place, offset in to.items()}
+        if not isinstance(to, datetime):
+            return dict.fromkeys(self.assignment, 0 if to == "earliest" else math.inf)
+        found: dict[Partition, float] = dict.fromkeys(self.assignment, math.inf)
+        since = milliseconds_of(to)
+        for message in self._messages:
+            if message.timestamp >= since:
+                place = _place(message)
+                found[place] = min(found[place], message.offset)
+        return found
 
     @property
     def totals(self) -> Mapping[str, int]:
@@ -147,7 +175,7 @@ class ReplayingConsumer(Consumer[T]):
     @property
     def assignment(self) -> list[Partition]:
         """The partitions of all messages."""
-        return sorted({Partition(each.topic, each.partition) for each in self._messages})
+        return sorted({_place(each) for each in self._messages})
 
     def commit(self) -> None:
         """Count a commit; the last message is processed."""
@@ -169,7 +197,7 @@ class ReplayingConsumer(Consumer[T]):
     @property
     def _ended(self) -> bool:
         # The loop asks for one more after the last message, which is processed by that.
-        over = self._given is None and self._at >= len(self._messages)
+        over = self._given is None and not self._pending
         return self._closed or self._stopping or over
 
     def _drop_last(self) -> None:
@@ -181,13 +209,13 @@ class ReplayingConsumer(Consumer[T]):
         self._given = None
 
     def _take_back(self) -> None:
-        if self._given is not None:
-            self.processed.append(self._given)
+        if self._unended is not None:
+            self.processed.append(self._unended)
             self._given = None
 
-    def _move(self, wanted: Callable[[Message[T]], bool]) -> None:
-        found = (at for at, message in enumerate(self._messages) if wanted(message))
-        self._at = next(found, len(self._messages))
+
+def _place(message: Message[Any]) -> Partition:
+    return Partition(message.topic, message.partition)
 
 
 def _message(event: T, offset: int) -> Message[T]:

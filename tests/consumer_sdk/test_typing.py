@@ -178,6 +178,40 @@ def test_a_replaying_consumer_rewinds_and_commits() -> None:
     assert consumer.streams(1) == [consumer]
 
 
+def places(messages: list[Message[str]]) -> list[tuple[int, int]]:
+    return [(m.partition, m.offset) for m in messages]
+
+
+def of_two_partitions() -> ReplayingConsumer[str]:
+    places = [(0, 0), (1, 0), (0, 1), (1, 1)]
+    return ReplayingConsumer(
+        messages=[Message("text", "t", p, o, 0, None, (), 1, 1) for p, o in places]
+    )
+
+
+def test_a_rewind_processes_the_last_message_of_another_partition() -> None:
+    with of_two_partitions() as consumer:
+        assert [consumer.poll(0) for _ in range(4)][-1] is not None
+        consumer.rewind({Partition("t", 0): 1})
+        assert places(consumer.processed) == [(0, 0), (1, 0), (0, 1), (1, 1)]
+        assert places([*consumer]) == [(0, 1)]
+    with of_two_partitions() as consumer:
+        assert [consumer.poll(0) for _ in range(4)][-1] is not None
+        consumer.rewind({Partition("t", 1): 1})
+        assert places(consumer.processed) == [(0, 0), (1, 0), (0, 1)]
+        assert places([*consumer]) == [(1, 1)]
+
+
+def test_a_paused_partition_does_not_hold_back_another() -> None:
+    consumer = of_two_partitions()
+    consumer.pause([Partition("t", 0)])
+    found = [message for _ in range(3) if (message := consumer.poll(0)) is not None]
+    assert places(found) == [(1, 0), (1, 1)]
+    assert not consumer._ended
+    consumer.resume([Partition("t", 0)])
+    assert places([*consumer]) == [(0, 0), (0, 1)]
+
+
 def test_whole_messages_are_replayed_as_they_are() -> None:
     message = Message("text", "t", 3, 7, 0, None, (), 1, 1)
 

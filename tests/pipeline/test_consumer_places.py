@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from consumer_sdk import Consumer, OnPoison, Partition
 from consumer_sdk.prometheus import ConsumerCollector
+from consumer_sdk.testing import ReplayingConsumer
 from headworks._audit.reader import read_ledger
 from headworks._audit_counting import publishing
 from headworks._audit_counting.outcomes import CONSUMED
@@ -133,6 +134,45 @@ def test_a_rewind_of_one_partition_leaves_what_was_read_of_another(
         rest = [m for m in found if m.partition == other]
         assert [m.offset for m in read(again, len(rest))] == [m.offset for m in rest]
         assert again.poll(1.0) is None
+
+
+def rest(reading: Consumer[Any]) -> dict[int, list[int]]:
+    """Read all messages; return their offsets by partition, because partitions have no order."""
+    found: dict[int, list[int]] = {}
+    while (message := reading.poll(1.0)) is not None:
+        found.setdefault(message.partition, []).append(message.offset)
+    return found
+
+
+def test_the_double_rewinds_as_a_consumer_does(
+    producer: Make, topic: Topic, broker: Service, registry: Service
+) -> None:
+    for n, user in enumerate("abcdefgh"):
+        send(producer, topic, n, n + 10, user=user)
+
+    with consumer(topic, broker, registry) as reading:
+        messages = read(reading, 16)
+        double = ReplayingConsumer(messages=messages)
+        assert rest(double) == {p.partition: [*range(n)] for p, n in ends(messages).items()}
+        one, other = sorted(ends(messages))[:2]
+        for target in ({one: 1}, AT + timedelta(minutes=13), {other: 2, one: 0}, "earliest"):
+            reading.rewind(target)
+            double.rewind(target)
+            assert rest(double) == rest(reading) != {}
+        for each in (reading, double):
+            each.rewind("earliest")
+            each.poll(10.0)
+            each.rewind("latest")
+            assert each.poll(0.5) is None
+            with pytest.raises(UsageError, match="not assigned"):
+                each.rewind({Partition(topic.name, 99): 4})
+            with pytest.raises(UsageError, match="no time zone"):
+                each.rewind(AT.replace(tzinfo=None))
+
+
+def ends(messages: list[Any]) -> dict[Partition, int]:
+    places = [Partition(m.topic, m.partition) for m in messages]
+    return {place: places.count(place) for place in places}
 
 
 def test_topics_by_pattern_also_those_that_come_later(
