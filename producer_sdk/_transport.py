@@ -118,8 +118,7 @@ class Transport:
         leftovers: list[Spill] = []
         if limit := config.spill_bytes:
             leftovers, self._spill = open_spills(config.state_dir, limit, cluster.assumed)
-        # Sends what was spilled. The polling thread uses it, and `stop` after that thread; the
-        # publishing thread calls `is_decided`.
+        # Sends spilled messages in the polling thread; the publishing thread calls `is_decided`.
         self._resender = SpillResender(
             self._spill, leftovers, self.client, self._partitioner, self.counters
         )
@@ -175,7 +174,10 @@ class Transport:
         try:
             partition = ANY if key is not None else self._partitioner.partition(topic)
             self.client.produce(topic, value, key, partition, report, None, timestamp, carried)
-        except (BufferError, KafkaException, *_UNSUITABLE):
+        except (BufferError, KafkaException, *_UNSUITABLE) as error:
+            if spill is None and not wait_ms and error.__class__ is BufferError:
+                counts.resolve(QUEUE_FULL)  # a second try would double the cost of a full queue
+                return False
             message = OutgoingMessage(topic, value, key, timestamp, headers)
             return self._enqueue_counted(message, counts, report, wait_ms, spill)
         return True
@@ -281,10 +283,8 @@ class Transport:
         """Count a delivery report; a message that `stop` purged goes to the spill instead."""
         if error is not None and self._purging and error.code() in _PURGE_ERRORS:
             headers = {name: value or b"" for name, value in message.headers() or ()}
-            timestamp = message.timestamp()[1]
-            kept = OutgoingMessage(
-                message.topic(), message.value(), message.key(), timestamp, headers or None
-            )
+            topic, key, at = message.topic(), message.key(), message.timestamp()[1]
+            kept = OutgoingMessage(topic, message.value(), key, at, headers or None)
             assert self._spill is not None
             self._spill_message(self._spill, counts, kept)
             return

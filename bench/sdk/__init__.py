@@ -11,8 +11,6 @@ import dataclasses
 import gc
 import io
 import json
-import resource
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -28,6 +26,7 @@ from bench.frame import Bench
 from bench.sdk.events import TOPIC, Measured, prepare
 from bench.sdk.fixture import fixture_start
 from bench.sdk.handling import handling_bars, measure_handling
+from bench.sdk.hanging import hanging_bars, measure_hanging
 from bench.sdk.peers import dataclasses_avroschema
 from consumer_sdk import Decoder
 from headworks import _bundled_schemas
@@ -37,7 +36,6 @@ from headworks._wire import prefix
 from headworks.codec import Event
 from headworks.registry_client import RegistryClient
 from producer_sdk import Producer, WhenFull
-from producer_sdk._hung_broker import HungBroker
 
 TITLE = "The SDKs: encode, decode and send, beside fastavro and Confluent's serializers"
 US = "headworks"
@@ -73,11 +71,12 @@ def run(bench: Bench) -> None:
             _encode(bench, measured, registry.url, third)
             _decode(bench, measured, client, registry.url, schema_id)
             _send(bench, measured, running.address, registry.url)
-        _hung(bench, measured, registry.url)
+        measure_hanging(bench, measured, registry.url)
         measure_handling(bench, measured, registry.url)
     for _ in bench.rounds(full=5):
         bench.record("broker and registry of the pytest fixture up", US, fixture_start(bench), "s")
     _bars(bench)
+    hanging_bars(bench)
     handling_bars(bench)
 
 
@@ -97,22 +96,10 @@ def _bars(bench: Bench) -> None:
     )
     bench.bar("send", at_least=80_000, got=bench.median("send", US), unit="events/s")
     bench.bar(
-        "send to a broker that hangs, p99.9",
-        at_most=100,
-        got=bench.median("send to a broker that hangs, p99.9", US),
-        unit="us",
-    )
-    bench.bar(
         "broker and registry of the pytest fixture up",
         at_most=2,
         got=bench.median("broker and registry of the pytest fixture up", US),
         unit="s",
-    )
-    bench.bar(
-        "memory after the queue is full",
-        at_most=4,
-        got=bench.median("memory after the queue is full", US),
-        unit="MB more",
     )
 
 
@@ -300,39 +287,3 @@ def _time(
     cpu, took = time.process_time() - cpu, time.perf_counter() - began
     bench.record("send", who, count / took, "events/s", cpu=1e6 * cpu / count, cpu_unit="us/event")
     bench.record("send, CPU of the sending thread", who, 1e6 * thread / count, "us/event")
-
-
-def _hung(bench: Bench, measured: Measured, registry: str) -> None:
-    """Every call of send timed, before and after the queue is full."""
-    count = 20_000 if bench.quick else 200_000
-    with HungBroker() as broker:
-        producer = Producer(
-            broker.address,
-            registry,
-            application="bench-hung",
-            events=(measured.module.PageView,),
-            state_dir=bench.folder / "state-hung",
-            queue_messages=count // 2,
-            close_timeout=0.1,
-        )
-        spent = [0.0] * count
-        event, send, clock = measured.event, producer.send, time.perf_counter
-        full = 0
-        gc.collect()
-        for n in range(count):
-            if n == count * 6 // 10:
-                full = _resident()
-            began = clock()
-            send(event)
-            spent[n] = clock() - began
-        more = max(0.0, (_resident() - full) / 1024)
-        producer.close()
-    cuts = statistics.quantiles(spent, n=1000)
-    bench.record("send to a broker that hangs, p50", US, 1e6 * statistics.median(spent), "us")
-    bench.record("send to a broker that hangs, p99.9", US, 1e6 * cuts[998], "us")
-    bench.record("memory after the queue is full", US, more, "MB more")
-
-
-def _resident() -> int:
-    """The most memory that this process has had, in KiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
