@@ -11,9 +11,9 @@ Public: this module, `testing`, and `prometheus`. Behind it:
   balances. `_background_poll`, `_application_thread`: polling while the application is busy.
 - `_fetch_buffer`: messages that were fetched. `_error_events`: events in the place of messages.
 - `_handlers`: functions that handle events. `_retry`: their policy. `_attempts`: their attempts.
-  `_dispatch` and `_lanes`: handlers that run beside each other by key, or take batches.
-  `_retrying_consumer` and `_retry_later`: messages that are put off in retry topics. `_tracing`:
-  spans around handlers.
+  `_dispatch`, `_lanes`, and `_calls`: handlers that run beside each other by key, or take
+  batches. `_retrying_consumer` and `_retry_later`: messages that are put off in retry topics.
+  `_tracing`: spans around handlers.
 - `_arguments`: the checks of its arguments.
 - `_group_config`: the settings of a member. `_zookeeper_group`: groups without a coordinator.
 - `_topic_decoders`, `_decode`, `_generated_decoder`, `_conversions`, `_default_values`: message

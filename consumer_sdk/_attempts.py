@@ -71,6 +71,14 @@ class Attempts:
             return [self.ending(handler, messages[0], *failure)]
         return [self._alone(handler, message, failure[1]) for message in messages]
 
+    def handle_one(self, handler: Handler, message: Message[Any]) -> Ending:
+        """Do what `handle` does with one message, for a handler of single ones."""
+        try:
+            handler.function(message)
+        except Exception as error:
+            return self.retry(handler, message, error)
+        return HANDLED
+
     def retry(self, handler: Handler, message: Message[Any], error: Exception) -> Ending:
         """Attempt a message again whose first attempt raised."""
         failure = self._attempt(handler, [message], error)
@@ -82,6 +90,19 @@ class Attempts:
         """Do what `retry` does, but let the event loop run meanwhile."""
         failure = await self._attempt_async(handler, [message], error)
         return HANDLED if failure is None else self.ending(handler, message, *failure)
+
+    async def handle_one_async(self, handler: Handler, message: Message[Any]) -> Ending:
+        """Do what `handle_one` does, but let the event loop run meanwhile."""
+        if not handler.is_async:
+            (ending,) = await self.handle_async(handler, [message])
+            return ending
+        try:
+            await handler.function(message)
+        except asyncio.CancelledError as error:
+            return await self.retry_async(handler, message, failure_of(error))
+        except Exception as error:
+            return await self.retry_async(handler, message, error)
+        return HANDLED
 
     async def handle_async(self, handler: Handler, messages: list[Message[Any]]) -> list[Ending]:
         """Do what `handle` does, but let the event loop run meanwhile."""

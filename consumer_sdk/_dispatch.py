@@ -19,25 +19,24 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 from consumer_sdk._attempts import Attempts, StoppedError
+from consumer_sdk._calls import ROOM_SECONDS, Tasks, Workers, wait_for_all, wake
 from consumer_sdk._consumer import Consumer
 from consumer_sdk._handler_table import HandlerTable
 from consumer_sdk._held_back import HeldBack
 from consumer_sdk._lanes import Handed, LaneKey, Lanes, lane_of
 from consumer_sdk._loop import POLL_SECONDS
-from consumer_sdk._message import Message, Partition
+from consumer_sdk._message import Message
 from consumer_sdk._outcomes import Ending
 from consumer_sdk._retry import Handler
 from consumer_sdk._retrying_consumer import PutOff
 from headworks._in_thread import in_thread
 
 _WINDOW_FOR_EACH_CALL = 1000  # messages of a partition that may end before one that takes long
-_ROOM_SECONDS = 0.2  # how long other partitions wait for room with one, before that is paused
 _HELD_POLL_SECONDS = 0.05  # how often a dispatcher looks whether a paused partition may go on
 
 
@@ -75,23 +74,35 @@ class Dispatch:
     def run(self) -> None:
         """Hand out messages until the consumer stops; the handlers are plain functions."""
         with ExitStack() as stack:
-            workers = {each: _Workers(self, each, of, stack) for each, of in self._lanes.items()}
-            found = self._handlers.get
+            workers = {
+                each: Workers(self.handle_one, of, each.concurrency, stack)
+                for each, of in self._lanes.items()
+            }
             while self._goes_on:
                 if (place := self._held.next_to_go_on()) is not None:
                     self._held.go_on(place)
-                message = self._source.next(self._patience())
+                message = self._source.ready()
+                if message is None:
+                    wake(workers)
+                    message = self._source.next(self._patience())
                 if message is not None:
-                    handler = found(type(message.event)) or self._handlers.other(message)
+                    handler, lane = self._place_of(message)
                     if handler.batch is not None:
-                        if (full := self._collect(self._hand_over(handler, message))) is not None:
+                        if full := self._collect(self._hand_over(handler, message, lane)):
+                            wake(workers)
                             self.handle(full)
-                    elif self._must_wait(handler, message) and not self._wait(handler, message):
-                        self._held.hold(handler, message)
+                    elif not self._must_wait(handler, message, lane):
+                        workers[handler].add(self._hand_over(handler, message, lane))
                     else:
-                        workers[handler].add(self._hand_over(handler, message))
-                for batch in self._due():
+                        wake(workers)
+                        if self._wait(handler, message, lane):
+                            workers[handler].add(self._hand_over(handler, message, lane))
+                        else:
+                            self._held.hold(handler, message)
+                for batch in self._due() if self._batches else ():
+                    wake(workers)
                     self.handle(batch)
+            wake(workers)
             for batch in self._rest():
                 self.handle(batch)
             for lanes in self._lanes.values():
@@ -102,26 +113,39 @@ class Dispatch:
     async def run_async(self) -> None:
         """Do what `run` does in an event loop, with plain and `async` handlers."""
         async with AsyncExitStack() as stack:
-            workers = {each: _Tasks(self, each, of) for each, of in self._lanes.items()}
-            found = self._handlers.get
-            stack.push_async_callback(_wait_for_all, workers.values())
+            workers = {
+                each: Tasks(self.handle_one_async, of, each.concurrency)
+                for each, of in self._lanes.items()
+            }
+            buffered = self._source.buffered
+            stack.push_async_callback(wait_for_all, workers.values())
             while self._goes_on:
                 if (place := self._held.next_to_go_on()) is not None:
+                    wake(workers)
                     await in_thread(self._held.go_on, place)
-                message = await self._source.next_async(self._patience())
+                message = buffered()
+                if message is None:
+                    wake(workers)
+                    message = await self._source.next_async(self._patience())
                 if message is not None:
-                    handler = found(type(message.event)) or self._handlers.other(message)
+                    handler, lane = self._place_of(message)
                     if handler.batch is not None:
-                        if (full := self._collect(self._hand_over(handler, message))) is not None:
+                        if full := self._collect(self._hand_over(handler, message, lane)):
+                            wake(workers)
                             await self.handle_async(full)
-                    elif self._must_wait(handler, message) and not (
-                        self._may_wait(handler, message) and await workers[handler].wait(message)
-                    ):
-                        await in_thread(self._held.hold, handler, message)
+                    elif not self._must_wait(handler, message, lane):
+                        workers[handler].add(self._hand_over(handler, message, lane))
                     else:
-                        workers[handler].add(self._hand_over(handler, message))
-                for batch in self._due():
+                        wake(workers)
+                        may_wait = self._may_wait(handler, message)
+                        if may_wait and await workers[handler].wait(lane):
+                            workers[handler].add(self._hand_over(handler, message, lane))
+                        else:
+                            await in_thread(self._held.hold, handler, message)
+                for batch in self._due() if self._batches else ():
+                    wake(workers)
                     await self.handle_async(batch)
+            wake(workers)
             for batch in self._rest():
                 await self.handle_async(batch)
             for tasks in workers.values():
@@ -163,13 +187,47 @@ class Dispatch:
         except BaseException as error:
             self._fail(error)
 
+    def handle_one(self, handed: Handed) -> None:
+        """Do what `handle` does with one message of a handler of single ones, in fewer steps."""
+        consumer, ticket = self._consumer, handed.ticket
+        try:
+            if not self._stopping.is_set() and consumer._begin(ticket):
+                ending = self._attempts.handle_one(handed.handler, handed.message)
+                consumer._end(ticket, ending)
+        except StoppedError:
+            return
+        except BaseException as error:
+            self._fail(error)
+
+    async def handle_one_async(self, handed: Handed) -> None:
+        """Do what `handle_async` does with one message of a handler of single ones."""
+        consumer, ticket = self._consumer, handed.ticket
+        try:
+            if not self._stopping.is_set() and consumer._begin(ticket):
+                ending = await self._attempts.handle_one_async(handed.handler, handed.message)
+                if ending.writes:
+                    async with self._writing:
+                        await in_thread(consumer._end, ticket, ending)
+                else:
+                    consumer._end(ticket, ending)
+        except StoppedError:
+            return
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._fail(error)
+
     @property
     def _goes_on(self) -> bool:
         return self._error is None and not self._consumer._ended
 
-    def _must_wait(self, handler: Handler, message: Message[Any]) -> bool:
+    def _place_of(self, message: Message[Any]) -> tuple[Handler, LaneKey]:
+        """Return the handler of a message, and the lane in which it waits for that."""
+        handler = self._handlers.get(type(message.event)) or self._handlers.other(message)
+        return handler, lane_of(handler, message)
+
+    def _must_wait(self, handler: Handler, message: Message[Any], lane: LaneKey) -> bool:
         """Return whether there is no room for a message; a stop drops what waits anyway."""
-        lane = lane_of(handler, message)
         return not (
             (self._lanes[handler].has_room(lane) and self._is_near(handler, message)) or self.drops
         )
@@ -178,23 +236,22 @@ class Dispatch:
         """Return whether all partitions may wait a moment, until there is room for a message."""
         return self._is_near(handler, message) and not self._held.waits_for(handler)
 
-    def _wait(self, handler: Handler, message: Message[Any]) -> bool:
-        lane = lane_of(handler, message)
+    def _wait(self, handler: Handler, message: Message[Any], lane: LaneKey) -> bool:
         return self._may_wait(handler, message) and (
-            self._lanes[handler].wait_for_room(lane, _ROOM_SECONDS)
+            self._lanes[handler].wait_for_room(lane, ROOM_SECONDS)
         )
 
     def _is_near(self, handler: Handler, message: Message[Any]) -> bool:
         """Return whether a message is not far behind one of its partition that takes long."""
         limit = handler.concurrency * _WINDOW_FOR_EACH_CALL
-        return self._consumer._window(Partition(message.topic, message.partition)) < limit
+        return self._consumer._window((message.topic, message.partition)) < limit
 
     def _has_much_room(self, handler: Handler, message: Message[Any]) -> bool:
         has_room = self._lanes[handler].has_much_room(lane_of(handler, message))
         return (has_room and self._is_near(handler, message)) or self.drops
 
-    def _hand_over(self, handler: Handler, message: Message[Any]) -> Handed:
-        return Handed(handler, message, self._consumer._hand_over())
+    def _hand_over(self, handler: Handler, message: Message[Any], lane: LaneKey) -> Handed:
+        return Handed(handler, message, self._consumer._hand_over(), lane)
 
     def _begin(self, batch: Iterable[Handed]) -> list[Handed]:
         """Return the messages that are still ours, unless they are dropped."""
@@ -250,70 +307,3 @@ class Dispatch:
 
 def _call_of(batch: list[Handed]) -> tuple[Handler, list[Message[Any]]]:
     return batch[0].handler, [each.message for each in batch]
-
-
-async def _wait_for_all(workers: Iterable[_Tasks]) -> None:
-    for tasks in workers:
-        await tasks.wait_until_empty(None)
-
-
-class _Workers:
-    """The threads that call one handler."""
-
-    def __init__(
-        self, dispatch: Dispatch, handler: Handler, lanes: Lanes, stack: ExitStack
-    ) -> None:
-        self._dispatch, self._lanes = dispatch, lanes
-        name = "headworks-handler"
-        pool = ThreadPoolExecutor(handler.concurrency, thread_name_prefix=name)
-        self._pool = stack.enter_context(pool)  # whose end waits for the calls that run
-
-    def add(self, handed: Handed) -> None:
-        """Let a thread handle a message, after those before it in its lane."""
-        if self._lanes.add(handed):
-            self._pool.submit(self._drain, handed.lane)
-
-    def _drain(self, lane: LaneKey) -> None:
-        while (handed := self._lanes.next(lane)) is not None:
-            self._dispatch.handle([handed])
-
-
-class _Tasks:
-    """The tasks that call one handler."""
-
-    def __init__(self, dispatch: Dispatch, handler: Handler, lanes: Lanes) -> None:
-        self._dispatch, self._handler, self._lanes = dispatch, handler, lanes
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._calls = asyncio.Semaphore(handler.concurrency)
-        self._wanted: LaneKey | None = None  # in which the dispatcher waits for room
-        self._room = asyncio.Event()
-
-    async def wait(self, message: Message[Any]) -> bool:
-        """Do what `Lanes.wait_for_room` does, but let the event loop run meanwhile."""
-        self._wanted = lane_of(self._handler, message)
-        self._room.clear()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._room.wait(), _ROOM_SECONDS)
-        lane, self._wanted = self._wanted, None
-        return self._lanes.has_room(lane)
-
-    def add(self, handed: Handed) -> None:
-        """Let a task handle a message, after those before it in its lane."""
-        if self._lanes.add(handed):
-            task = asyncio.create_task(self._drain(handed.lane))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _drain(self, lane: LaneKey) -> None:
-        while True:
-            async with self._calls:
-                handed = self._lanes.next(lane)
-                if self._wanted is not None and self._lanes.has_much_room(self._wanted):
-                    self._room.set()
-                if handed is None:
-                    return
-                await self._dispatch.handle_async([handed])
-
-    async def wait_until_empty(self, seconds: float | None) -> bool:
-        """Wait up to `seconds` for the calls that run; return whether there is none any more."""
-        return not self._tasks or not (await asyncio.wait(self._tasks, timeout=seconds))[1]

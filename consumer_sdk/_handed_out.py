@@ -78,7 +78,7 @@ class HandedOut:
         """Return whether a message of a partition is handled beside others."""
         return self._in_flight is not None and self._in_flight.has(partition)
 
-    def window(self, partition: Partition) -> int:
+    def window(self, partition: tuple[str, int]) -> int:
         """See `Membership`."""
         return 0 if self._in_flight is None else self._in_flight.window(partition)
 

@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any, TypeVar, Unpack
 
 from consumer_sdk._arguments import check_group
-from consumer_sdk._attempts import Attempts, StoppedError, failure_of
+from consumer_sdk._attempts import Attempts, StoppedError
 from consumer_sdk._consumer import Consumer
 from consumer_sdk._dispatch import Dispatch
 from consumer_sdk._handler_table import HandlerTable, event_class_of
@@ -251,17 +251,7 @@ class Consumers:
             if message is None:
                 continue
             handler = found(type(message.event)) or self._handlers.other(message)
-            ending = HANDLED
-            if handler.is_async:
-                try:
-                    await handler.function(message)
-                except asyncio.CancelledError as error:
-                    failure = failure_of(error)
-                    ending = await self._attempts.retry_async(handler, message, failure)
-                except Exception as error:
-                    ending = await self._attempts.retry_async(handler, message, error)
-            else:
-                (ending,) = await self._attempts.handle_async(handler, [message])
+            ending = await self._attempts.handle_one_async(handler, message)
             if ending is not HANDLED:
                 await in_thread(consumer._end_last, ending)
 

@@ -3,6 +3,7 @@
 Rules:
 
 - A lane is handled in its order, by one call at a time. Messages without a key share no lane.
+- One thread is woken at a time, and wakes the next one. Quick calls then need no other thread.
 - A lane holds a few messages, and all lanes together a few for each call that may run. So however
   long one lane takes, there is room for others while a call is free.
 """
@@ -28,11 +29,7 @@ class Handed:
     handler: Handler
     message: Message[Any]
     ticket: Any
-
-    @property
-    def lane(self) -> LaneKey:
-        """The lane in which it is handled."""
-        return lane_of(self.handler, self.message)
+    lane: LaneKey
 
 
 def lane_of(handler: Handler, message: Message[Any]) -> LaneKey:
@@ -44,13 +41,30 @@ def lane_of(handler: Handler, message: Message[Any]) -> LaneKey:
 
 
 class Lanes:
-    """The lanes of one handler, of which up to `calls` are handled at once."""
+    """The lanes of one handler, of which up to `calls` are handled at once.
+
+    Any thread may call any method. The threads that handle messages call `take`, and the tasks of
+    an event loop `next`.
+    """
 
     def __init__(self, calls: int) -> None:
         self._calls, self._most = calls, calls * _FOR_EACH_CALL
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)  # messages are ready
+        self._changed = threading.Condition(self._lock)  # for the dispatcher
+        # The messages that wait, of each lane that has any or of which one is handled.
         self._waiting: dict[LaneKey, deque[Handed]] = {}
+        self._ready: deque[LaneKey] = deque()  # with messages that wait, and none that is handled
         self._count = 0  # messages that wait, in all lanes
+        self._wanted: LaneKey | None = None  # for which the dispatcher waits
+        self._idle = 0  # threads that wait for a message
+        self._is_waking = False  # whether a thread was woken and has not run yet
+        self._is_closed = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a call that is free has a message to handle."""
+        return bool(self._ready)
 
     def has_room(self, lane: LaneKey) -> bool:
         """Return whether a message may be added to a lane."""
@@ -65,34 +79,81 @@ class Lanes:
 
     def wait_for_room(self, lane: LaneKey, seconds: float) -> bool:
         """Wait up to `seconds` until there is much room; return whether there is any."""
-        with self._changed:
-            return self._changed.wait_for(
-                lambda: self.has_much_room(lane), seconds
-            ) or self.has_room(lane)
+        with self._lock:
+            self._wanted = lane
+            found = self._changed.wait_for(lambda: self.has_much_room(lane), seconds)
+            self._wanted = None
+            return found or self.has_room(lane)
 
     def wait_until_empty(self, seconds: float) -> bool:
         """Wait up to `seconds` until no message waits and no call runs; return whether it is so."""
-        with self._changed:
+        with self._lock:
             return self._changed.wait_for(lambda: not self._waiting, seconds)
 
-    def add(self, handed: Handed) -> bool:
-        """Add a message; return whether its lane is new, so that the caller must handle it."""
-        with self._changed:
+    def add(self, handed: Handed) -> None:
+        """Add a message to its lane; `wake` lets a thread handle it."""
+        with self._lock:
             self._count += 1
             waiting = self._waiting.get(handed.lane)
             if waiting is not None:
                 waiting.append(handed)
-                return False
-            self._waiting[handed.lane] = deque([handed])
-            return True
+            else:
+                self._waiting[handed.lane] = deque([handed])
+                self._ready.append(handed.lane)
 
-    def next(self, lane: LaneKey) -> Handed | None:
-        """Return the next message of a lane, for a call that is free; None ends the lane."""
-        with self._changed:
-            self._changed.notify_all()
-            waiting = self._waiting[lane]
-            if waiting:
-                self._count -= 1
-                return waiting.popleft()
-            del self._waiting[lane]
+    def wake(self) -> bool:
+        """Wake a thread if a message is ready; return whether all threads have work already."""
+        with self._lock:
+            if not self._ready or self._is_waking:
+                return False
+            self._is_waking = bool(self._idle)
+            self._work.notify()
+            return not self._idle
+
+    def next(self, done: Handed | None) -> Handed | None:
+        """Return the first message of a lane, of which the call has handled `done`; None if none.
+
+        The longest that waits is first. So no lane keeps a call for itself.
+        """
+        with self._lock:
+            self._end(done)
+            return self._first()
+
+    def take(self, done: Handed | None) -> Handed | None:
+        """Do what `next` does, but wait for a message; None after `close`, once none is ready."""
+        with self._lock:
+            self._end(done)
+            while not self._ready and not self._is_closed:
+                self._idle += 1
+                self._work.wait()
+                self._idle -= 1
+                self._is_waking = False
+            return self._first()
+
+    def close(self) -> None:
+        """Let `take` end, once no message is ready."""
+        with self._lock:
+            self._is_closed = True
+            self._work.notify_all()
+
+    def _first(self) -> Handed | None:
+        if not self._ready:
             return None
+        self._count -= 1
+        first = self._waiting[self._ready.popleft()].popleft()
+        self._tell()
+        return first
+
+    def _end(self, done: Handed | None) -> None:
+        if done is None:
+            return
+        if self._waiting[done.lane]:
+            self._ready.append(done.lane)
+            return
+        del self._waiting[done.lane]
+        self._tell()
+
+    def _tell(self) -> None:
+        """Wake the dispatcher if what it waits for is there."""
+        if not self._waiting or (self._wanted is not None and self.has_much_room(self._wanted)):
+            self._changed.notify_all()

@@ -88,7 +88,8 @@ class LastMessage(MessageLoop[T]):
 
     def _hand_over(self) -> Any:
         """Let the last message be handled beside others; return the ticket that ends it."""
-        raw, self._last = self._last, None
+        step = self._step
+        raw, step.last = step.last, None
         assert raw is not None
         self._is_shared = True
         self._membership.hand_over(raw)
@@ -98,7 +99,7 @@ class LastMessage(MessageLoop[T]):
         """Stay in the group while the last handlers work, and no message is asked for."""
         self._membership.stay()
 
-    def _window(self, partition: Partition) -> int:
+    def _window(self, partition: tuple[str, int]) -> int:
         """Return how many messages were handed over from the first that has not ended on."""
         return self._membership.window(partition)
 

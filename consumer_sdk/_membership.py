@@ -66,7 +66,7 @@ class Membership(Protocol):
     def begin(self, message: confluent_kafka.Message) -> bool:
         """Return whether a message that was handed over may be handled: it may have been lost."""
 
-    def window(self, partition: Partition) -> int:
+    def window(self, partition: tuple[str, int]) -> int:
         """Return how many messages were handed over from the first that is not processed on."""
 
     def processed(self, message: confluent_kafka.Message) -> None:

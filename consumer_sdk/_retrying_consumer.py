@@ -70,6 +70,12 @@ class PutOff:
         """A function for the next message; None if that needs waiting, or may be due later."""
         return (lambda: None) if self._sources else self._consumer._buffered
 
+    def ready(self) -> Message[Any] | None:
+        """Return the next message that is due, if that needs no waiting."""
+        self._resume_due()
+        message = self._consumer._buffered()
+        return message if message is not None and self._is_due(message) else None
+
     def next(self, timeout: float) -> Message[Any] | None:
         """Return the next message that is due; None if none arrives within `timeout` seconds."""
         self._resume_due()

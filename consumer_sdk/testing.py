@@ -122,7 +122,7 @@ class ReplayingConsumer(Consumer[T]):
 
     def _stay(self) -> None: ...
 
-    def _window(self, partition: Partition) -> int:  # noqa: ARG002 - all are in memory anyway
+    def _window(self, partition: tuple[str, int]) -> int:  # noqa: ARG002 - all are in memory anyway
         return 0
 
     def _begin(self, ticket: Any) -> bool:

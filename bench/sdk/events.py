@@ -80,14 +80,14 @@ class Measured:
             tags=plain["tags"],
         )
 
-    def written(self) -> Any:
-        """The event as a program writes it that has the values at hand."""
+    def written(self, member: int | None = None) -> Any:
+        """The event as a program writes it that has the values at hand; its key is `member`."""
         module, values, header = self.module, self.plain, self.plain["header"]
         return module.PageView(
             header=module.Header(
                 id=header["id"], at=header["at"], host=header["host"], service=header["service"]
             ),
-            member=values["member"],
+            member=values["member"] if member is None else member,
             page=values["page"],
             referrer=values["referrer"],
             campaign=values["campaign"],

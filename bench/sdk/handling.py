@@ -52,6 +52,7 @@ DESERIALIZING = "confluent-kafka, DeserializingConsumer"
 FLOOR = "confluent-kafka, bytes that nobody reads"  # librdkafka alone
 FASTSTREAM = "FastStream"
 _UNIT = "events/s of CPU"
+_KEYS = 1_000
 
 
 class _Counted:
@@ -161,7 +162,7 @@ def handling_bars(bench: Bench) -> None:
 
 
 def _fill(measured: Measured, broker: str, registry: str, folder: Path, count: int) -> None:
-    """Send the events to their topic."""
+    """Send the events to their topic, in turn with each key: one key is handled in its order."""
     with Producer(
         broker,
         registry,
@@ -171,8 +172,8 @@ def _fill(measured: Measured, broker: str, registry: str, folder: Path, count: i
         when_full=WhenFull.BLOCK,
         block_ms=60_000,
     ) as producer:
-        for _ in range(count):
-            producer.send(measured.written())
+        for number in range(count):
+            producer.send(measured.written(number % _KEYS))
         producer.flush(600)
 
 

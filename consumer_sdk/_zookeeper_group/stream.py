@@ -155,7 +155,7 @@ class ZooKeeperStream:
         """See `Membership`."""
         return self._in_flight is not None and self._in_flight.begin(message)
 
-    def window(self, partition: Partition) -> int:
+    def window(self, partition: tuple[str, int]) -> int:
         """See `Membership`."""
         return 0 if self._in_flight is None else self._in_flight.window(partition)
 
