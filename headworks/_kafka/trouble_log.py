@@ -6,7 +6,8 @@ Rules:
 
 - The first report of a kind is logged at once. Those that follow within a minute are counted, and
   the next line names their number.
-- One lost connection is no trouble yet: only the loss of every broker is.
+- One lost connection is no trouble yet: only the loss of every broker is. At level DEBUG it is
+  logged once a minute, because librdkafka connects 20 times per second.
 - librdkafka's statistics show brokers that accept requests and do not answer. Two in a row must
   say so, because a process that stood still for a moment looks the same.
 """
@@ -24,6 +25,7 @@ from headworks._kafka.broker_silence import silence
 
 _CONNECTION_ERRORS = {KafkaError._TRANSPORT, KafkaError._RESOLVE}
 LOG_SECONDS = 60.0
+_HTTP = f"Invalid response size {int.from_bytes(b'HTTP')}"  # librdkafka takes the word for a size
 _SILENT_SECONDS = 5.0  # without an answer to an open request, until a broker counts as silent
 
 
@@ -97,8 +99,12 @@ class BrokerTrouble:
     def report(self, error: KafkaError) -> None:
         """Take a report: the `error_cb` of the client."""
         if error.code() in _CONNECTION_ERRORS:
-            self.reason = error.str()
-            self._debug("brokers %s: %s", self.address, self.reason)
+            self.reason = error.str().partition(" (after ")[0]  # a time that is always another one
+            if self.log.is_due(self.reason):
+                self._debug("brokers %s: %s", self.address, self.reason)
+        elif _HTTP in error.str():
+            self.reason = "an HTTP server is there, and no Kafka broker"
+            self.log.warn(error.name(), f"brokers {self.address}: {self.reason}")
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.down_since, self.has_answered = self.down_since or time.monotonic(), False
             self.reason = self.reason or "requests have waited for too long"

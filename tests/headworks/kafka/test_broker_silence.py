@@ -91,3 +91,29 @@ def test_a_broker_that_is_lost_has_not_answered(caplog: pytest.LogCaptureFixture
     trouble.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
     assert not trouble.has_answered
     assert caplog.messages == ["no broker at there:1 answers: requests have waited for too long"]
+
+
+def test_a_lost_connection_is_logged_once_a_minute_for_debugging(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    trouble = BrokerTrouble("there:1", {}, logging.getLogger("lost"))
+    with caplog.at_level(logging.DEBUG):
+        for millis in range(20):
+            text = f"there:1/bootstrap: Connection refused (after {millis}ms in state CONNECT)"
+            trouble.report(KafkaError(KafkaError._TRANSPORT, text))
+        trouble.report(KafkaError(KafkaError._RESOLVE, "there:1/bootstrap: Failed to resolve"))
+    assert caplog.messages == [
+        "brokers there:1: there:1/bootstrap: Connection refused",
+        "brokers there:1: there:1/bootstrap: Failed to resolve",
+    ]
+
+
+def test_an_http_server_in_the_place_of_a_broker_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    trouble = BrokerTrouble("there:1", {}, logging.getLogger("lost"))
+    text = "Receive failed: Invalid response size 1213486160 (0..100000000): increase it"
+    trouble.report(KafkaError(KafkaError._BAD_MSG, text))
+    trouble.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert caplog.messages == [
+        "brokers there:1: an HTTP server is there, and no Kafka broker",
+        "no broker at there:1 answers: an HTTP server is there, and no Kafka broker",
+    ]
