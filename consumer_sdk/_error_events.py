@@ -19,7 +19,7 @@ from consumer_sdk._damage import damage_in, step_over, stop_at
 from consumer_sdk._membership import Membership
 from consumer_sdk._reachability import BrokerReachability
 from headworks._kafka.bootstrap import BootstrapServers
-from headworks.errors import UnreachableError
+from headworks.errors import RefusedError, UnreachableError
 
 _log = logging.getLogger("headworks.consumer")
 _UNREACHABLE_ERRORS = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}
@@ -62,6 +62,12 @@ class ErrorEvents:
             _log.warning(
                 "the application took longer than max.poll.interval.ms over a message: its"
                 " partitions went to other members, and this one joins again"
+            )
+        elif problem.name().endswith("_AUTHORIZATION_FAILED"):
+            raise RefusedError(
+                f"the broker refuses this member: {problem.str()}",
+                code=problem.code(),
+                fix="grant its user the topic and the group, or log in as another one (`config`)",
             )
         else:
             raise KafkaException(problem)

@@ -75,7 +75,7 @@ class BrokerReachability:
             raise UnreachableError(
                 f"no broker at {self._trouble.address} has answered for {now - since:.0f} s:"
                 f" {self._trouble.reason}",
-                fix="start it with `headworks up`, or set `bootstrap`",
+                fix=self._trouble.fix,
             ) from None
 
     def _check_assignment(self, client: confluent_kafka.Consumer, now: float) -> None:

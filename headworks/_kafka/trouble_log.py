@@ -24,6 +24,7 @@ from confluent_kafka import KafkaError
 from headworks._kafka.broker_silence import silence
 
 _CONNECTION_ERRORS = {KafkaError._TRANSPORT, KafkaError._RESOLVE}
+_LOGIN_ERRORS = {KafkaError._AUTHENTICATION, KafkaError._SSL}
 LOG_SECONDS = 60.0
 _HTTP = f"Invalid response size {int.from_bytes(b'HTTP')}"  # librdkafka takes the word for a size
 _SILENT_SECONDS = 5.0  # without an answer to an open request, until a broker counts as silent
@@ -66,6 +67,7 @@ class BrokerTrouble:
         self.address = address
         self.down_since: float | None = None  # the monotonic time at which no broker was left
         self.reason = ""  # of the last lost connection
+        self.fix = "start it with `headworks up`, or set `bootstrap`"  # for that reason
         self.log = TroubleLog(log)
         self._debug = log.debug
         self._forward: Callable[[KafkaError], None] | None = config.get("error_cb")
@@ -98,18 +100,23 @@ class BrokerTrouble:
 
     def report(self, error: KafkaError) -> None:
         """Take a report: the `error_cb` of the client."""
+        text = error.str().partition(" (after ")[0]  # a time that is always another one
         if error.code() in _CONNECTION_ERRORS:
-            self.reason = error.str().partition(" (after ")[0]  # a time that is always another one
-            if self.log.is_due(self.reason):
-                self._debug("brokers %s: %s", self.address, self.reason)
-        elif _HTTP in error.str():
+            self.reason = text
+            if self.log.is_due(text):
+                self._debug("brokers %s: %s", self.address, text)
+        elif _HTTP in text:
             self.reason = "an HTTP server is there, and no Kafka broker"
+            self.fix = "set `bootstrap` to the address of a broker"
             self.log.warn(error.name(), f"brokers {self.address}: {self.reason}")
+        elif error.code() in _LOGIN_ERRORS:
+            self.reason, self.fix = text, "correct the security properties in `config`"
+            self.log.warn(error.name(), f"brokers {self.address}: {text}")
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.down_since, self.has_answered = self.down_since or time.monotonic(), False
             self.reason = self.reason or "requests have waited for too long"
             self._warn_of_none(error)
         else:
-            self.log.warn(error.name(), f"brokers {self.address}: {error.str()}")
+            self.log.warn(error.name(), f"brokers {self.address}: {text}")
         if self._forward is not None:
             self._forward(error)

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from consumer_sdk import Consumer
 from headworks._broker.handlers import BROKER_APIS, REQUIRED_ROLES
 from headworks._broker.handlers.permissions import BrokerPermissions, RequiredRoles
 from headworks._kafka.protocol import APIS, ErrorCode
 from headworks._kafka.protocol.apis import BEFORE_LOGIN, ApiKey
 from headworks._server import child_process
 from headworks._server.security import Access, Principal
+from headworks.errors import RefusedError
 from tests.broker.build import batch
 from tests.broker.clients import DEADLINE
 from tests.broker.conftest import start_broker
@@ -780,3 +782,22 @@ def test_decisions_are_remembered_in_bounds_and_forgotten(tmp_path: Path) -> Non
     permissions.forget()
     assert not remembered
     assert permissions.version == 1
+
+
+@pytest.mark.parametrize(
+    ("topic", "group", "reason"),
+    [("shop.sales", "bank.group", "group"), ("bank.payments", "shop.group", "bank.payments")],
+)
+def test_a_consumer_says_at_once_that_it_is_refused(
+    guarded: child_process.Service, topic: str, group: str, reason: str
+) -> None:
+    login = {"sasl.username": "bob", "sasl.password": PASSWORDS["bob"]}
+    config = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", **login}
+    options: dict[str, Any] = {"bootstrap": guarded.address, "audit": False, "config": config}
+    with (
+        Consumer(topics=[topic], group=group, **options) as consumer,
+        pytest.raises(RefusedError, match=f"refuses this member: .*{reason}") as caught,
+    ):
+        next(iter(consumer))
+    assert caught.value.code in (TOPIC, GROUP)
+    assert "grant its user" in str(caught.value.fix)

@@ -117,3 +117,16 @@ def test_an_http_server_in_the_place_of_a_broker_is_named(caplog: pytest.LogCapt
         "brokers there:1: an HTTP server is there, and no Kafka broker",
         "no broker at there:1 answers: an HTTP server is there, and no Kafka broker",
     ]
+
+
+def test_a_login_that_fails_is_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    trouble = BrokerTrouble("there:1", {}, logging.getLogger("lost"))
+    text = "there:1/bootstrap: SASL authentication error: wrong (after 1004ms in state AUTH_REQ)"
+    trouble.report(KafkaError(KafkaError._AUTHENTICATION, text))
+    trouble.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    reason = "there:1/bootstrap: SASL authentication error: wrong"
+    assert caplog.messages == [
+        f"brokers there:1: {reason}",
+        f"no broker at there:1 answers: {reason}",
+    ]
+    assert trouble.fix == "correct the security properties in `config`"
