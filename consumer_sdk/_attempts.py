@@ -85,9 +85,11 @@ class Attempts:
         return HANDLED if failure is None else self.ending(handler, message, *failure)
 
     async def retry_async(
-        self, handler: Handler, message: Message[Any], error: Exception
+        self, handler: Handler, message: Message[Any], error: Exception | asyncio.CancelledError
     ) -> Ending:
         """Do what `retry` does, but let the event loop run meanwhile."""
+        if isinstance(error, asyncio.CancelledError):
+            error = failure_of(error)
         failure = await self._attempt_async(handler, [message], error)
         return HANDLED if failure is None else self.ending(handler, message, *failure)
 
@@ -98,9 +100,7 @@ class Attempts:
             return ending
         try:
             await handler.function(message)
-        except asyncio.CancelledError as error:
-            return await self.retry_async(handler, message, failure_of(error))
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             return await self.retry_async(handler, message, error)
         return HANDLED
 

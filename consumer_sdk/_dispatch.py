@@ -164,8 +164,6 @@ class Dispatch:
             ours = self._begin(batch)
             if ours:
                 self._end(ours, self._attempts.handle(*_call_of(ours)))
-        except StoppedError:
-            return
         except BaseException as error:
             self._fail(error)
 
@@ -175,13 +173,7 @@ class Dispatch:
             ours = self._begin(batch)
             if ours:
                 endings = await self._attempts.handle_async(*_call_of(ours))
-                if any(each.writes for each in endings):
-                    async with self._writing:
-                        await in_thread(self._end, ours, endings)
-                else:
-                    self._end(ours, endings)
-        except StoppedError:
-            return
+                await self._end_async(ours, endings)
         except asyncio.CancelledError:
             raise
         except BaseException as error:
@@ -194,8 +186,6 @@ class Dispatch:
             if not self._stopping.is_set() and consumer._begin(ticket):
                 ending = self._attempts.handle_one(handed.handler, handed.message)
                 consumer._end(ticket, ending)
-        except StoppedError:
-            return
         except BaseException as error:
             self._fail(error)
 
@@ -205,13 +195,7 @@ class Dispatch:
         try:
             if not self._stopping.is_set() and consumer._begin(ticket):
                 ending = await self._attempts.handle_one_async(handed.handler, handed.message)
-                if ending.writes:
-                    async with self._writing:
-                        await in_thread(consumer._end, ticket, ending)
-                else:
-                    consumer._end(ticket, ending)
-        except StoppedError:
-            return
+                await self._end_async([handed], [ending])
         except asyncio.CancelledError:
             raise
         except BaseException as error:
@@ -263,7 +247,17 @@ class Dispatch:
         for handed, ending in zip(batch, endings, strict=True):
             self._consumer._end(handed.ticket, ending)
 
+    async def _end_async(self, batch: list[Handed], endings: list[Ending]) -> None:
+        if any(each.writes for each in endings):
+            async with self._writing:
+                await in_thread(self._end, batch, endings)
+        else:
+            self._end(batch, endings)
+
     def _fail(self, error: BaseException) -> None:
+        """End the run with an error, unless that is its stop."""
+        if isinstance(error, StoppedError):
+            return
         if self._error is None:
             self._error = error
         self._stopping.set()  # it ends the pauses of other handlers

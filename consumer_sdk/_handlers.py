@@ -251,7 +251,16 @@ class Consumers:
             if message is None:
                 continue
             handler = found(type(message.event)) or self._handlers.other(message)
-            ending = await self._attempts.handle_one_async(handler, message)
+            ending = HANDLED
+            if (
+                handler.is_async
+            ):  # as `handle_one_async`, because its call costs as much as all else
+                try:
+                    await handler.function(message)
+                except (Exception, asyncio.CancelledError) as error:
+                    ending = await self._attempts.retry_async(handler, message, error)
+            else:
+                (ending,) = await self._attempts.handle_async(handler, [message])
             if ending is not HANDLED:
                 await in_thread(consumer._end_last, ending)
 

@@ -108,25 +108,31 @@ def test_a_lost_connection_is_logged_once_a_minute_for_debugging(
     ]
 
 
-def test_an_http_server_in_the_place_of_a_broker_is_named(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("code", "text", "reason", "fix"),
+    [
+        (
+            KafkaError._BAD_MSG,
+            "Receive failed: Invalid response size 1213486160 (0..100000000): increase it",
+            "an HTTP server is there, and no Kafka broker",
+            "set `bootstrap` to the address of a broker",
+        ),
+        (
+            KafkaError._AUTHENTICATION,
+            "SASL authentication error: wrong (after 1004ms in state AUTH_REQ)",
+            "SASL authentication error: wrong",
+            "correct the security properties in `config`",
+        ),
+    ],
+)
+def test_what_keeps_brokers_from_answering_is_the_reason(
+    code: int, text: str, reason: str, fix: str, caplog: pytest.LogCaptureFixture
+) -> None:
     trouble = BrokerTrouble("there:1", {}, logging.getLogger("lost"))
-    text = "Receive failed: Invalid response size 1213486160 (0..100000000): increase it"
-    trouble.report(KafkaError(KafkaError._BAD_MSG, text))
+    trouble.report(KafkaError(code, text))
     trouble.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-    assert caplog.messages == [
-        "brokers there:1: an HTTP server is there, and no Kafka broker",
-        "no broker at there:1 answers: an HTTP server is there, and no Kafka broker",
-    ]
-
-
-def test_a_login_that_fails_is_the_reason(caplog: pytest.LogCaptureFixture) -> None:
-    trouble = BrokerTrouble("there:1", {}, logging.getLogger("lost"))
-    text = "there:1/bootstrap: SASL authentication error: wrong (after 1004ms in state AUTH_REQ)"
-    trouble.report(KafkaError(KafkaError._AUTHENTICATION, text))
-    trouble.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-    reason = "there:1/bootstrap: SASL authentication error: wrong"
     assert caplog.messages == [
         f"brokers there:1: {reason}",
         f"no broker at there:1 answers: {reason}",
     ]
-    assert trouble.fix == "correct the security properties in `config`"
+    assert trouble.fix == fix
