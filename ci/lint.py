@@ -170,7 +170,7 @@ def _field(one: Field) -> Iterator[Finding]:
 
 
 def _undocumented(kind: str, name: str, pointer: str) -> Finding:
-    message = f"the {kind} {name!r} has no doc: nobody can know what it means"
+    message = f"the {kind} {name!r} has no doc"
     return _finding("HW401", message, pointer, 'add "doc"', name if kind == "field" else "")
 
 
