@@ -323,7 +323,8 @@ class BrokerMembership:
         self._poller.stop()
         if self._application.wait_for_turn(timeout):
             self._handed_out.store(self.client)
-        close_within(self.client, self._application, max(0.0, deadline - time.monotonic()))
+        seconds = max(0.0, deadline - time.monotonic())
+        close_within(self.client, self._application, seconds, commit=self._commits_itself)
 
     def _has_reset(self, event: confluent_kafka.Message) -> bool:
         """Move a partition whose offset is not in the log, if the group wants that."""
@@ -383,8 +384,7 @@ class BrokerMembership:
         self._paused -= set(gone)
         for partition in gone:
             self._sought.pop(partition, None)
-        on_revoked = self._on_revoked
-        if on_revoked is not None:
+        if (on_revoked := self._on_revoked) is not None:
             self._application.call(lambda: on_revoked(gone), self._max_busy_seconds)
         self._handed_out.take_back(set(gone), self._is_handling, is_closing=self.closed)
         self._handed_out.store(self.client)

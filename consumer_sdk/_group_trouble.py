@@ -3,8 +3,12 @@
 librdkafka joins again, and drops the commit, without a word. The application only sees that
 messages are repeated.
 
-Rules: a commit that a rebalance interrupts is no trouble, because the next one holds its offsets.
-The user's own `on_commit` is called as well.
+Rules:
+
+- A commit that a rebalance interrupts is no trouble, because the next one holds its offsets.
+- A commit that repeats the offsets of an earlier one is no trouble. librdkafka sends such a one
+  after it has left the group.
+- The user's own `on_commit` is called as well.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ class GroupTrouble:
         self._session = properties.get(*_SESSION_TIMEOUT)
         self._forward: Callable[..., object] | None = properties.get("on_commit")
         self._log = TroubleLog(_log)
+        self._committed: dict[tuple[str, int], int] = {}  # the offset of each partition
 
     @property
     def callbacks(self) -> dict[str, Any]:
@@ -52,13 +57,21 @@ class GroupTrouble:
 
     def committed(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
         """Take the outcome of a commit: the `on_commit` of the client."""
-        refused = [each for each in partitions if _is_trouble(each.error)]
-        if _is_trouble(error) or refused:
+        refused = []
+        for each in partitions:
+            place = each.topic, each.partition
+            if error is None and each.error is None:
+                self._committed[place] = each.offset
+            elif _is_trouble(error or each.error) and 0 <= each.offset != self._committed.get(
+                place
+            ):
+                refused.append(each)
+        if refused:
             reason = error or refused[0].error
             assert reason is not None
             self._log.warn(
                 f"commit {reason.name()}",
-                f"the offsets of partitions {_names(refused or partitions)} were not committed for"
+                f"the offsets of partitions {_names(refused)} were not committed for"
                 f" the group {self._group!r}: {reason.str()}; messages may be repeated",
             )
         if self._forward is not None:

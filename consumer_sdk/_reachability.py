@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import confluent_kafka
@@ -93,10 +94,25 @@ class BrokerReachability:
 
 
 def close_within(
-    client: confluent_kafka.Consumer, application: ApplicationThread, timeout: float
+    client: confluent_kafka.Consumer,
+    application: ApplicationThread,
+    timeout: float,
+    *,
+    commit: bool,
 ) -> None:
-    """Close `client`. After `timeout` seconds, log and leave the rest to a daemon thread."""
-    if not application.run_elsewhere(client.close, "headworks-close", timeout):
+    """Close `client`. After `timeout` seconds, log and leave the rest to a daemon thread.
+
+    With `commit`, the offsets that are stored are committed first. librdkafka commits them too, but
+    in a rebalance it leaves the group before, and the broker refuses the commit.
+    """
+
+    def close() -> None:
+        if commit:
+            with suppress(KafkaException):  # no offset is stored
+                client.commit(asynchronous=True)
+        client.close()
+
+    if not application.run_elsewhere(close, "headworks-close", timeout):
         _log.warning(
             "the group was not left within %.0f s: it notices after session.timeout.ms", timeout
         )

@@ -238,7 +238,7 @@ class ZooKeeperStream:
             self._handover.reading.clear()
             self._handover.to_release.clear()
             self._handover.released.notify_all()
-        close_within(self.client, ApplicationThread(), timeout)
+        close_within(self.client, ApplicationThread(), timeout, commit=False)
         if self._owns_member:
             self._member.close()
 

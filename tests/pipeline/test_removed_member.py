@@ -101,3 +101,17 @@ def test_a_commit_that_was_refused_is_logged_once_a_minute(
     for line in told:
         assert "orders/0, orders/1, orders/2, orders/3, orders/4, and 2 more" in line
         assert "'billing'" in line
+
+
+def test_a_refused_commit_of_what_is_committed_is_no_trouble(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    trouble, unknown = (
+        GroupTrouble({"group.id": "billing"}),
+        KafkaError(KafkaError.UNKNOWN_MEMBER_ID),
+    )
+    trouble.committed(None, [TopicPartition("orders", 0, 7)])
+    trouble.committed(unknown, [TopicPartition("orders", 0, 7), TopicPartition("orders", 1)])
+    assert not lines(caplog)
+    trouble.committed(unknown, [TopicPartition("orders", 0, 8)])
+    assert len(lines(caplog)) == 1
