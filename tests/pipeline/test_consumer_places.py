@@ -119,11 +119,16 @@ def test_what_was_processed_before_a_rewind_does_not_undo_it(
         assert counts(read(again, 1)) == [0]
 
 
+def create(broker: Service, topic: Topic) -> None:
+    """Create the topic with four partitions: Apache Kafka by itself creates one."""
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([NewTopic(topic.name, 4, 1)])[topic.name].result(60)
+
+
 def test_a_rewind_of_one_partition_leaves_what_was_read_of_another(
     producer: Make, topic: Topic, broker: Service, registry: Service
 ) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.address})
-    admin.create_topics([NewTopic(topic.name, 4, 1)])[topic.name].result(60)
+    create(broker, topic)
     for user in "abcdefgh":
         send(producer, topic, 0, user=user)
     with consumer(topic, broker, registry) as reading:
@@ -147,9 +152,9 @@ def rest(reading: Consumer[Any]) -> dict[int, list[int]]:
 def test_the_double_rewinds_as_a_consumer_does(
     producer: Make, topic: Topic, broker: Service, registry: Service
 ) -> None:
+    create(broker, topic)
     for n, user in enumerate("abcdefgh"):
         send(producer, topic, n, n + 10, user=user)
-
     with consumer(topic, broker, registry) as reading:
         messages = read(reading, 16)
         double = ReplayingConsumer(messages=messages)
