@@ -24,7 +24,7 @@ _OWNED = SubjectRow("mine-value", "mine", 1, 1, None, "Mine", 1, "ada", None, se
 
 
 class _Only:
-    """Who may see one topic."""
+    """A reader who may see one topic."""
 
     def topic(self, name: str) -> bool:
         return name == "mine"

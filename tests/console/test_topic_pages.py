@@ -24,7 +24,7 @@ def test_charts_lead_to_an_earlier_time_and_back(browser: Browser, stage: Stage)
             expect(page.locator("[aria-current=true]")).to_have_text("day")
             past = link != "Newest"
             expect(page.get_by_role("link", name="Newest")).to_have_count(int(past))
-            # What is past does not change, and is not loaded again.
+            # The past does not change, and the page does not load it again.
             expect(page.locator("main[hx-get]")).to_have_count(int(not past))
         page.goto(f"{stage.url}/groups/archive-export/lag")
         page.get_by_role("link", name="Earlier").click()

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -22,6 +17,7 @@ from headworks.registry_client import (
     Registered,
     RegistryClient,
 )
+from tests.registry.prepared_server import canned
 from tests.registry.rest import fresh, record, text_of
 
 pytestmark = pytest.mark.e2e
@@ -34,46 +30,6 @@ BROKEN = text_of(record("id:long", "n:int"))
 @pytest.fixture
 def client(registry: Service) -> RegistryClient:
     return RegistryClient(registry.url)
-
-
-class Canned:
-    """A server that gives prepared answers, one after the other, then the last for ever."""
-
-    def __init__(self, answers: list[tuple[int, object]]) -> None:
-        self.answers = answers
-        self.requests: list[str] = []
-
-
-@contextmanager
-def canned(*answers: tuple[int, object]) -> Iterator[tuple[str, Canned]]:
-    state = Canned(list(answers))
-
-    class Handler(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
-            self.rfile.read(int(self.headers.get("content-length", 0)))
-            state.requests.append(f"{self.command} {self.path}")
-            status, body = state.answers[0]
-            if len(state.answers) > 1:
-                del state.answers[0]
-            data = body if isinstance(body, bytes) else json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_GET = do_POST = _answer  # noqa: N815
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", state
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def test_register_look_up_and_read(client: RegistryClient) -> None:
@@ -153,36 +109,36 @@ def test_ids_are_of_a_context(client: RegistryClient) -> None:
 
 
 def test_a_schema_is_asked_for_once() -> None:
-    with canned((200, {"schema": V1})) as (url, server):
+    with canned((200, {"schema": V1})) as (url, requests):
         client = RegistryClient(url)
         with ThreadPoolExecutor(4) as pool:
             assert set(pool.map(client.schema_text, [3] * 50)) == {V1}
-        assert set(server.requests) == {"GET /schemas/ids/3"}
-        assert len(server.requests) <= 4
+        assert set(requests) == {"GET /schemas/ids/3"}
+        assert len(requests) <= 4
 
 
 def test_trouble_is_repeated_and_mistakes_are_not() -> None:
     pauses: list[float] = []
-    with canned((503, {}), (502, b"<html>"), (200, ["s"])) as (url, server):
+    with canned((503, {}), (502, b"<html>"), (200, ["s"])) as (url, requests):
         assert RegistryClient(url, sleep=pauses.append).subjects() == ["s"]
-        assert (len(server.requests), pauses) == (3, [0.1, 0.2])
-    with canned((504, {})) as (url, server), pytest.raises(UnreachableError, match="504"):
+        assert (len(requests), pauses) == (3, [0.1, 0.2])
+    with canned((504, {})) as (url, requests), pytest.raises(UnreachableError, match="504"):
         RegistryClient(url, sleep=pauses.append).subjects()
-    assert len(server.requests) == 4
-    with canned((500, {"error_code": 500, "message": "m"})) as (url, server):
+    assert len(requests) == 4
+    with canned((500, {"error_code": 500, "message": "m"})) as (url, requests):
         with pytest.raises(RefusedError, match=r"\(500\): m"):
             RegistryClient(url).subjects()
-        assert len(server.requests) == 1
+        assert len(requests) == 1
 
 
 def test_a_registry_whose_store_is_away_is_asked_again() -> None:
     away = (500, {"error_code": 50001, "message": "m"})
-    with canned(away, (200, ["s"])) as (url, server):
+    with canned(away, (200, ["s"])) as (url, requests):
         assert RegistryClient(url, sleep=lambda _: None).subjects() == ["s"]
-        assert len(server.requests) == 2
-    with canned(away) as (url, server), pytest.raises(UnreachableError) as unreachable:
+        assert len(requests) == 2
+    with canned(away) as (url, requests), pytest.raises(UnreachableError) as unreachable:
         RegistryClient(url, sleep=lambda _: None).subjects()
-    assert len(server.requests) == 4
+    assert len(requests) == 4
     assert "cannot reach its store (50001): m" in unreachable.value.message
     assert unreachable.value.exit_code == 3
 
@@ -211,9 +167,9 @@ def test_something_else_there() -> None:
 
 def test_other_registries() -> None:
     """Registries before Confluent 8 answer a registration with the id alone, a 409 with 409."""
-    with canned((200, {"id": 4}), (200, {"id": 4, "version": 2})) as (url, server):
+    with canned((200, {"id": 4}), (200, {"id": 4, "version": 2})) as (url, requests):
         assert RegistryClient(url).register("s", V1) == Registered(4, 2)
-        assert server.requests == ["POST /subjects/s/versions", "POST /subjects/s"]
+        assert requests == ["POST /subjects/s/versions", "POST /subjects/s"]
     with (
         canned((409, {"error_code": 409, "message": "no default"})) as (url, _),
         pytest.raises(IncompatibleSchemaError, match="no default") as refused,

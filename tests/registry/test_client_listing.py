@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from headworks.errors import UnreachableError
 from headworks.registry_client import RegistryClient
+from tests.registry.prepared_server import prepared_server
 
 pytestmark = pytest.mark.e2e
 
@@ -23,33 +22,13 @@ PAGE = 1000
 @contextmanager
 def listing(versions: Callable[[int], Sequence[int]]) -> Iterator[tuple[RegistryClient, list[str]]]:
     """Yield the client of a server that lists what `versions` returns for an offset."""
-    requests: list[str] = []
-    one_at_a_time = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            with one_at_a_time:
-                requests.append(self.path)
-                found = versions(int(parse_qs(urlsplit(self.path).query)["offset"][0]))
-            data = json.dumps(
-                [{"subject": f"{n:05}", "version": 1, "id": n, "schema": "x"} for n in found]
-            ).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def answer(path: str) -> tuple[int, object]:
+        found = versions(int(parse_qs(urlsplit(path).query)["offset"][0]))
+        return 200, [{"subject": f"{n:05}", "version": 1, "id": n, "schema": "x"} for n in found]
 
-        def log_message(self, *_: object) -> None:
-            return
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield RegistryClient(f"http://127.0.0.1:{server.server_port}"), requests
-        finally:
-            server.shutdown()
-            thread.join()
+    with prepared_server(answer) as (url, requests):
+        yield RegistryClient(url), requests
 
 
 def ids(client: RegistryClient) -> list[int]:
@@ -63,7 +42,7 @@ def test_a_long_listing_is_read_in_pages_that_join() -> None:
 
     with listing(versions) as (client, requests):
         assert ids(client) == [*range(6100)]
-    prefix = "/schemas?subjectPrefix=a%20b&latestOnly=false&offset="
+    prefix = "GET /schemas?subjectPrefix=a%20b&latestOnly=false&offset="
     needed = [0, 999, 1998, 2049, 3048, 4047, 5046, 6045, 6099]
     assert {f"{prefix}{at}&limit=1000" for at in needed} <= {*requests}
     assert len(requests) <= len(needed) + 4
