@@ -359,8 +359,15 @@ os.register_at_fork(after_in_child=_release_after_fork)
 
 
 def counter_paths(folder: Path) -> set[Path]:
-    """Return the counter files in `folder`, of processes that live or are dead."""
-    return set(folder.glob(f"*{_SUFFIX}"))
+    """Return the counter files in `folder`, of processes that live or are dead.
+
+    A folder that is gone, or that this process may not read, has none.
+    """
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return set()
+    return {folder / name for name in names if name.endswith(_SUFFIX)}
 
 
 def leftover_files(folder: Path, *, besides: Set[Path] = frozenset()) -> Iterator[CounterFile]:

@@ -552,3 +552,21 @@ def test_what_is_no_time_is_refused_by_python(tmp_path: Path, at: Any) -> None:
         put(transport, "t", 5)
     assert counters.unpublished()["attempted"] == 2
     counters.close()
+
+
+def test_a_folder_that_comes_and_goes_has_no_leftovers(tmp_path: Path) -> None:
+    folder, done = tmp_path / "state", threading.Event()
+
+    def come_and_go() -> None:
+        while not done.is_set():
+            folder.mkdir()
+            folder.rmdir()
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    try:
+        for _ in range(5000):
+            assert list(leftover_files(folder)) == []
+    finally:
+        done.set()
+        other.join()
