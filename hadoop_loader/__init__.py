@@ -22,7 +22,25 @@ from hadoop_loader._commit.report import LoadReport, TopicReport
 from hadoop_loader._config import WarehouseConfig
 from hadoop_loader._warehouse import Warehouse
 
-__all__ = ["LoadReport", "Policy", "TopicReport", "Warehouse", "WarehouseConfig", "register"]
+__all__ = [
+    "LoadReport",
+    "Policy",
+    "TopicReport",
+    "Warehouse",
+    "WarehouseConfig",
+    "prune_by_event_time",
+    "register",
+]
+
+
+def prune_by_event_time(spark: Any) -> None:
+    """Let filters on the event time read the partitions of their days alone, in a Spark session.
+
+    It needs a classic session, not one of Spark Connect. Doing it twice changes nothing.
+    """
+    from hadoop_loader._spark import event_time_pruning
+
+    event_time_pruning.prune_by_event_time(spark)
 
 
 def register(spark: Any) -> None:

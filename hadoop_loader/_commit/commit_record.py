@@ -22,6 +22,7 @@ from headworks.errors import CorruptError
 
 # Of a field that a later release added: it is written only if it holds something.
 _ADDED = {"added": True}
+SEVERAL_TIMES = "*"  # no column has this name
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,8 @@ class TableState:
     marked: bool = field(default=False, metadata=_ADDED)
     # The statistics in the metastore: the commit that set them, rows, and estimated bytes.
     statistics: list[int] = field(default_factory=list, metadata=_ADDED)
+    # The column from whose times the partitions of all rows come, or SEVERAL_TIMES; none before.
+    partition_time: str = field(default="", metadata=_ADDED)
 
     @property
     def files_table(self) -> str:

@@ -13,7 +13,7 @@ from hadoop_loader._commit.commit_record import TableState
 from hadoop_loader._commit.table_history import projections_of
 from hadoop_loader._decode.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
 from hadoop_loader._storage.filesystem import AnyPath
-from hadoop_loader._tables.columns import FILE_COLUMNS, StructField, quoted
+from hadoop_loader._tables.columns import FILE_COLUMNS, PARTITION_TIME, StructField, quoted
 from hadoop_loader._tables.old_rows import file_columns
 from hadoop_loader._tables.sensitive import (
     MASKED_BY,
@@ -43,7 +43,7 @@ def define_table(state: TableState, log: CommitLog, root: AnyPath, catalog: Cata
         columns,
         location,
         _schema_doc(history[-1].schema),
-        _properties(state, history[-1].schema) | sensitive_property(marks) | _statistics(state),
+        _properties(state, history[-1].schema) | sensitive_property(marks) | _of_files(state),
     )
 
 
@@ -122,7 +122,13 @@ def define_quarantine(root: AnyPath, catalog: Catalog) -> None:
 
 def define_statistics(state: TableState, catalog: Catalog) -> None:
     """Tell the metastore how large a topic's table is, so that engines plan joins well."""
-    catalog.set_properties(state.files_table, _statistics(state))
+    catalog.set_properties(state.files_table, _of_files(state))
+
+
+def _of_files(state: TableState) -> dict[str, str]:
+    """Return the properties that only the table over files has."""
+    time = {PARTITION_TIME: state.partition_time} if state.partition_time else {}
+    return _statistics(state) | time
 
 
 def _statistics(state: TableState) -> dict[str, str]:

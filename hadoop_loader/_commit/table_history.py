@@ -12,7 +12,7 @@ from hadoop_loader._tables.field_ids import NO_FIELD_IDS, FieldIds, all_local, f
 from hadoop_loader._tables.old_rows import SchemaProjection
 from hadoop_loader._tables.sensitive import known_paths, paths_of_versions
 from hadoop_loader._tasks.latest_rows import TableHistory
-from hadoop_loader._tasks.load_task import WriterSchema
+from hadoop_loader._tasks.load_task import WriterSchema, event_time_path
 from headworks.errors import SchemaError
 from headworks.schema import parse
 from headworks.schema._sensitive import Paths
@@ -26,6 +26,13 @@ def projections_of(state: TableState, log: CommitLog) -> list[SchemaProjection]:
         SchemaProjection(int(load), int(version), parse(log.schemas.get(key), strict=False))
         for load, version, _, key in state.projections
     ]
+
+
+@lru_cache(maxsize=_MAX_CACHED_PATHS)
+def event_time_column(text: str) -> str:
+    """Return the path of the column whose times are the event times of a schema."""
+    path = event_time_path(parse(text, strict=False))
+    return "_timestamp" if path is None else ".".join(path)
 
 
 def sensitive_of(

@@ -12,11 +12,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from hadoop_loader._commit.commit_log import CommitLog
-from hadoop_loader._commit.commit_record import Commit, TableState
+from hadoop_loader._commit.commit_record import SEVERAL_TIMES, Commit, TableState
 from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.registry_subjects import SchemaLookup, require_versions
 from hadoop_loader._commit.report import SkippedTopic
-from hadoop_loader._commit.table_history import field_ids_after, sensitive_after
+from hadoop_loader._commit.table_history import (
+    event_time_column,
+    field_ids_after,
+    sensitive_after,
+)
 from hadoop_loader._commit.text_store import fingerprint
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._tables.columns import MARKS_TABLE, StructField, ddl, table_name
@@ -124,7 +128,28 @@ def next_state(plan: TopicPlan, before: TableState | None, load: int, size: floa
         earlier_lives=plan.life - 1,
         sensitive=sensitive,
         marked=True,
+        partition_time=_partition_time(plan, before, key),
     )
+
+
+def _partition_time(plan: TopicPlan, before: TableState | None, key: str) -> str:
+    """Return the column from whose times the partitions of all rows come, or SEVERAL_TIMES.
+
+    Rows of an earlier event time keep their partitions. The table of an earlier release has such a
+    column if no version of its subject is missing, and all have the same event time.
+    """
+    known = before.partition_time if before else ""
+    if before is not None and known and before.projections[-1][3] == key:
+        return known
+    time = event_time_column(plan.latest.text)
+    if before is None or known == time:
+        return time
+    if known or plan.latest.version != len(plan.writers):
+        return SEVERAL_TIMES
+    keys = {fingerprint(writer.text) for writer in plan.writers}
+    times = {event_time_column(writer.text) for writer in plan.writers}
+    all_known = keys >= {key for *_, key in before.projections}
+    return time if all_known and times == {time} else SEVERAL_TIMES
 
 
 def store_texts(plan: TopicPlan, log: CommitLog) -> None:

@@ -10,6 +10,7 @@ import socket
 import time
 from typing import Any
 
+from hadoop_loader._spark.event_time_pruning import prune_by_event_time
 from headworks._server.security.exposure import is_loopback, parse_listen
 from headworks.errors import UnreachableError, UsageError
 
@@ -41,6 +42,7 @@ def serve(spark: Any, host: str, port: int, *, timeout: float = 60.0) -> tuple[s
         spark.sparkContext._jsc.hadoopConfiguration().set(name, value)
         if state is not None:
             state.getConf().set(name, value)
+    prune_by_event_time(spark)
     server = jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2
     server.startWithContext(spark._jsparkSession.sqlContext())
     _wait(host, port, timeout)

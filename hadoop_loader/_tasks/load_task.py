@@ -242,7 +242,7 @@ class TopicLoader:
         # Rows that are not written yet.
         self._batch = TopicBatch(
             self._columns,
-            _event_time(self._reader),
+            event_time_path(self._reader),
             load_number,
             hourly=plan.hourly,
             field_ids=plan.field_ids.paths,
@@ -320,7 +320,7 @@ class TopicLoader:
         )
         if writer.recursive:
             self._flat[writer.schema_id] = FlatDatums(writer.recursive)
-        path = _event_time(self._reader)
+        path = event_time_path(self._reader)
         if self._compiled and path is not None:
             from hadoop_loader._decode.event_times import EventTimes
 
@@ -394,5 +394,6 @@ def _framing_error(value: bytes) -> str:
     raise AssertionError("the value has a schema id")
 
 
-def _event_time(reader: Schema) -> tuple[str, ...] | None:
+def event_time_path(reader: Schema) -> tuple[str, ...] | None:
+    """Return the path of the event time; None: the record's timestamp is the event time."""
     return governance_of(reader).event_time if isinstance(reader, Record) else None
