@@ -144,7 +144,7 @@ def test_no_row_is_missed(server: Server, table: str, column: str) -> None:
     drawn = conditions(random.Random(2), column)
     with connect(server.hive) as connection:
         cursor = connection.cursor()
-        for _ in range(24):
+        for _ in range(12):
             (first, is_first), (second, is_second) = next(drawn), next(drawn)
             if "n = 3" in first + second:
                 continue
