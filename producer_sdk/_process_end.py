@@ -83,8 +83,9 @@ def _kill_soon(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-open_producers: weakref.WeakSet[Any] = weakref.WeakSet()
-"""The producers of this process that are not closed."""
+open_producers: set[Any] = set()
+"""The producers of this process that are not closed. A program may have forgotten one with events
+in its queue, so this keeps them alive."""
 
 
 def close_with_worker(producer: Closable) -> None:

@@ -26,7 +26,7 @@ from tests.producer_sdk.events import Site
 
 ENDS = ("close", "exit", "fork", "sigterm", "sigkill")
 _PROGRAM = """
-import datetime as dt, importlib, json, os, signal, sys, time
+import datetime as dt, gc, importlib, json, os, signal, sys, time
 from pathlib import Path
 from producer_sdk import Producer, WhenFull, close_on_sigterm
 given = json.loads(sys.argv[1])
@@ -66,6 +66,9 @@ if end == "fork":
     assert os.waitpid(child, 0)[1] == 0
 elif end == "close":
     producer.close()
+elif end == "forgotten":
+    del producer
+    gc.collect()
 elif end != "exit":
     os.kill(os.getpid(), signal.SIGTERM if end == "sigterm" else signal.SIGKILL)
 """

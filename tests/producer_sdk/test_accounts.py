@@ -32,6 +32,14 @@ def test_every_end_of_a_process(site: Site, end: str) -> None:
         assert account.balance.delivered == account.sent == (1500 if end == "fork" else 500)
 
 
+def test_a_producer_to_which_nothing_refers_is_closed_at_the_exit(site: Site) -> None:
+    child = Child("forgotten", config=(("linger.ms", 60_000),))
+    account = run(site, child)
+    check(account, child)
+    assert account.balance.delivered == account.sent == 500
+    assert list(site.state.glob("*.counts")) == []
+
+
 @pytest.mark.parametrize(
     ("when_full", "end"), [*((policy, "close") for policy in WhenFull), (WhenFull.SPILL, "sigkill")]
 )
