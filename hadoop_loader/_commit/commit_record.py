@@ -97,7 +97,8 @@ class TableState:
     marked: bool = field(default=False, metadata=_ADDED)
     # The statistics in the metastore: the commit that set them, rows, and estimated bytes.
     statistics: list[int] = field(default_factory=list, metadata=_ADDED)
-    # The column from whose times the partitions of all rows come, or SEVERAL_TIMES; none before.
+    # The column from whose times the partitions of all rows come, and its logical type; or
+    # SEVERAL_TIMES; none before.
     partition_time: str = field(default="", metadata=_ADDED)
 
     @property

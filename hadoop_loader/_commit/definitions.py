@@ -127,8 +127,8 @@ def define_statistics(state: TableState, catalog: Catalog) -> None:
 
 def _of_files(state: TableState) -> dict[str, str]:
     """Return the properties that only the table over files has."""
-    time = {PARTITION_TIME: state.partition_time} if state.partition_time else {}
-    return _statistics(state) | time
+    column = state.partition_time.partition(" ")[0]
+    return _statistics(state) | ({PARTITION_TIME: column} if column else {})
 
 
 def _statistics(state: TableState) -> dict[str, str]:

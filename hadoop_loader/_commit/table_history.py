@@ -14,7 +14,7 @@ from hadoop_loader._tables.sensitive import known_paths, paths_of_versions
 from hadoop_loader._tasks.latest_rows import TableHistory
 from hadoop_loader._tasks.load_task import WriterSchema, event_time_path
 from headworks.errors import SchemaError
-from headworks.schema import parse
+from headworks.schema import Primitive, Record, parse
 from headworks.schema._sensitive import Paths
 
 _MAX_CACHED_PATHS = 10_000
@@ -30,9 +30,22 @@ def projections_of(state: TableState, log: CommitLog) -> list[SchemaProjection]:
 
 @lru_cache(maxsize=_MAX_CACHED_PATHS)
 def event_time_column(text: str) -> str:
-    """Return the path of the column whose times are the event times of a schema."""
-    path = event_time_path(parse(text, strict=False))
-    return "_timestamp" if path is None else ".".join(path)
+    """Return the column whose times are the event times of a schema, and its logical type.
+
+    A rebuild reads old values in another logical type, and leaves rows in their partitions.
+    """
+    node = schema = parse(text, strict=False)
+    path = event_time_path(schema)
+    if path is None:
+        return "_timestamp"
+    for name in path:
+        assert isinstance(node, Record)
+        found = node.field(name)
+        assert found is not None
+        node = found.type
+    assert isinstance(node, Primitive)
+    assert node.logical is not None
+    return f"{'.'.join(path)} {node.logical.name}"
 
 
 def sensitive_of(
