@@ -2,12 +2,13 @@
 
 Rules: counting is a dictionary lookup under a lock, and sends no message. The sample of a counter
 is the amount added since the last sample, so samples can be summed. The number of series is
-bounded: `headworks.metrics.dropped` counts the values that do not fit. `close` sends the rest. A
-forked child starts with no counts: its parent sends its own.
+bounded: `headworks.metrics.dropped` counts the values that do not fit. `close` sends the rest, and
+so does the exit of the interpreter. A forked child starts with no counts: its parent sends its own.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import socket
@@ -87,6 +88,7 @@ class Metrics:
 
     def close(self) -> None:
         """Send the rest and stop; the producer stays open."""
+        _open.discard(self)
         self._stopping.set()
         self._thread.join()
         self._report_safely()
@@ -136,4 +138,11 @@ def _restart_after_fork() -> None:
         metrics._after_fork()
 
 
+def _close_at_exit() -> None:
+    for metrics in list(_open):
+        metrics.close()
+
+
 os.register_at_fork(after_in_child=_restart_after_fork)
+# The producers are closed after this, because their module was imported before.
+atexit.register(_close_at_exit)

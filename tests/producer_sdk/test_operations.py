@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,16 +128,20 @@ def test_the_number_of_series_is_bounded_and_the_rest_counted() -> None:
     assert names == [("hits", 1), ("hits", 1), ("headworks.metrics.dropped", 9)]
 
 
-@pytest.mark.e2e
-def test_they_go_through_a_real_broker(
-    logger: logging.Logger, broker: Service, registry: Service, tmp_path: Path
-) -> None:
+def register_bundled(registry: Service) -> None:
     client = RegistryClient(registry.url)
     for name, topic in (("log_line", "logs"), ("metric_sample", "metrics"), ("audit", "audit")):
         text = (_bundled_schemas.folder() / "headworks" / f"{name}.avsc").read_text(
             encoding="utf-8"
         )
         client.register(f"headworks.{topic}-value", text)
+
+
+@pytest.mark.e2e
+def test_they_go_through_a_real_broker(
+    logger: logging.Logger, broker: Service, registry: Service, tmp_path: Path
+) -> None:
+    register_bundled(registry)
     with Producer(broker.address, registry.url, application="shop", state_dir=tmp_path) as producer:
         logger.addHandler(EventLogHandler(producer, application="shop"))
         logger.info("served")
@@ -151,3 +157,22 @@ def test_they_go_through_a_real_broker(
                 break
     assert found["headworks.logs"].message == "served"
     assert found["headworks.metrics"].name == "orders"
+
+
+@pytest.mark.e2e
+def test_the_exit_of_the_interpreter_sends_the_rest(
+    broker: Service, registry: Service, tmp_path: Path
+) -> None:
+    register_bundled(registry)
+    program = f"""
+from producer_sdk import Producer
+from producer_sdk.operations import Metrics
+producer = Producer({broker.address!r}, {registry.url!r}, application="brief", state_dir="state")
+Metrics(producer, application="brief", every=3600).count("starts", 2)
+"""
+    subprocess.run([sys.executable, "-P", "-c", program], cwd=tmp_path, check=True)
+    with Consumer[Any](
+        [MetricSample], group="brief", bootstrap=broker.address, registry=registry.url
+    ) as consumer:
+        found = next(m.event for m in consumer if m.event.application == "brief")
+    assert (found.name, found.value) == ("starts", 2)
