@@ -23,6 +23,8 @@ from typing import Any
 _DAY_MS = 86_400_000
 _CONSUMER = "consumer:"
 LOADER = "hadoop"
+# The way out, for an unknown reader of the user's own.
+TO_BE_KNOWN = "a consumer of the SDK reports what it reads with audit=True"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from headworks._audit.usage import LOADER, SubjectUsage, VersionUser
+from headworks._audit.usage import LOADER, TO_BE_KNOWN, SubjectUsage, VersionUser
 from headworks._ci.governance import EvidenceRule
 from headworks.compatibility import Finding
 
@@ -127,7 +127,7 @@ def _unseen(usage: SubjectUsage, rule: EvidenceRule, now: int, after: int) -> It
         yield "no broker was asked for readers that report nothing"
     elif usage.unknown_readers:
         names = ", ".join(_named(usage.unknown_readers))
-        yield f"unknown readers commit offsets and report nothing: {names}"
+        yield f"unknown readers commit offsets and report nothing: {names} ({TO_BE_KNOWN})"
     for what, users in (
         ("reads dicts, so that nobody knows its fields", usage.dict_readers),
         ("reads with a schema that is not registered", usage.unregistered_readers),

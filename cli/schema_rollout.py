@@ -10,7 +10,7 @@ import typer
 from headworks._cli.audit_store import AuditOptions
 from headworks._cli.option_groups import expand_groups
 from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
-from headworks._cli.schema_usage import SubjectArgument, usage_of
+from headworks._cli.schema_usage import SubjectArgument, print_way_to_be_known, usage_of
 from headworks._cli.times import format_instant, parse_duration_ms
 from headworks.errors import UsageError
 
@@ -55,6 +55,8 @@ def rollout(
         print_json(found.as_dict(format_instant))
     else:
         _print(found)
+        if usage.unknown_readers:
+            print_way_to_be_known()
 
 
 def _print(found: Rollout) -> None:

@@ -124,6 +124,14 @@ def _print(found: SubjectUsage) -> None:
     elif found.unknown_readers:
         names = ", ".join(found.unknown_readers)
         print_status(f"unknown readers, which commit offsets and report nothing: {names}")
+        print_way_to_be_known()
+
+
+def print_way_to_be_known() -> None:
+    """Print what to do about unknown readers."""
+    from headworks._audit.usage import TO_BE_KNOWN
+
+    print_status(f"fix: {TO_BE_KNOWN}")
 
 
 def _row(label: tuple[object, object], use: str, user: VersionUser) -> tuple[object, ...]:

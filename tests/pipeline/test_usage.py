@@ -123,9 +123,10 @@ def test_every_user_of_a_version_is_known(
     assert shown["unknown_readers"] == [groups["plain"]]
     assert shown["versions"][0]["version"] == 2
     command_line()(["schema", "rollout", subject, *at], standalone_mode=False)
-    told = capsys.readouterr().out
+    told, beside = capsys.readouterr()
     assert f"group {groups['slow']}" in told
     assert f"unknown readers: {groups['plain']}" in told
+    assert "reports what it reads with audit=True" in beside
 
     arguments = ["console", "start", "--listen", "127.0.0.1:0", *at[:4]]
     arguments += ["--audit-store", at[5], "--schemas", str(tmp_path)]
