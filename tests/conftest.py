@@ -27,6 +27,7 @@ from tests.interop.in_place import is_apache_kafka, start_in_place
 from tests.kinds import UnitTestGuard
 from tests.lengths import lengths
 from tests.preloaded import Preloaded
+from tests.rewriting import rewrite_share
 from tests.soak import process
 from tests.tools import ToolGuard
 from tests.waiting import PATIENCE
@@ -74,6 +75,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for mark in item.iter_markers("our_broker"):
             item.add_marker(pytest.mark.skip(reason=mark.args[0]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Have each worker rewrite a share of the modules before it collects all of them."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker is not None:
+        number = int(worker["workerid"].removeprefix("gw"))
+        rewrite_share(session.config, number, worker["workercount"])
 
 
 @pytest.hookimpl(optionalhook=True)
