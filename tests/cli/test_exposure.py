@@ -17,8 +17,9 @@ import typer.main
 
 from headworks._cli.main import command_line
 from tests.cli.test_options import commands
+from tests.command_line import run_command
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.unit
 
 EXPOSED = "0.0.0.0:0"
 INTERFACE = "192.0.2.1:0"  # for a broker that would tell its clients the address
@@ -38,22 +39,49 @@ LISTENING = {
         *("--broker", "127.0.0.1:0", "--registry", "127.0.0.1:0", "--console", "127.0.0.1:0"),
     ],
 }
+_STARTS_OTHERS = [case for case in LISTENING if case[0] == "up"]
 _LISTENING_NAMES = ("--listen", "--metrics", "--serve")  # whatever their help says
 Running = dict[tuple[str, str], "subprocess.Popen[str]"]
 
 
+def command_of(case: tuple[str, str]) -> list[str]:
+    """The command that listens where other machines reach it."""
+    name, option = case
+    address = INTERFACE if option == "--broker" else EXPOSED
+    return [*name.split(), *LISTENING[case], option, address]
+
+
+def assert_refused(code: int, said: str, option: str) -> None:
+    assert code == 2, said
+    address = "192.0.2.1" if option == "--broker" else "0.0.0.0"
+    assert f"other machines can reach {address}" in said
+    assert "fix: " in said
+    assert "127.0.0.1" in said
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in LISTENING if case not in _STARTS_OTHERS], ids=" ".join
+)
+def test_an_exposed_server_without_users_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str]
+) -> None:
+    """It ends before it listens, connects, or starts a process: a unit test can do none of them."""
+    for name in [name for name in os.environ if "HEADWORKS" in name]:
+        monkeypatch.delenv(name)
+    done = run_command(*command_of(case), cwd=tmp_path)
+    assert_refused(done.returncode, done.stderr, case[1])
+
+
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """All of them at the same time, each in a folder of its own."""
+    """Those that start servers as processes, at the same time, each in a folder of its own."""
     folder = tmp_path_factory.mktemp("exposure")
     clean = {name: value for name, value in os.environ.items() if "HEADWORKS" not in name}
     running: Running = {}
     try:
-        for number, (case, others) in enumerate(LISTENING.items()):
-            name, option = case
-            address = INTERFACE if option == "--broker" else EXPOSED
+        for number, case in enumerate(_STARTS_OTHERS):
             running[case] = subprocess.Popen(
-                [sys.executable, "-m", "headworks._cli", *name.split(), *others, option, address],
+                [sys.executable, "-m", "headworks._cli", *command_of(case)],
                 cwd=_new(folder / str(number)),
                 env=clean,
                 stdin=subprocess.DEVNULL,
@@ -73,16 +101,11 @@ def _new(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("case", LISTENING, ids=" ".join)
-def test_an_exposed_server_without_users_does_not_start(
-    started: Running, case: tuple[str, str]
-) -> None:
+@pytest.mark.e2e
+@pytest.mark.parametrize("case", _STARTS_OTHERS, ids=" ".join)
+def test_an_exposed_server_of_up_does_not_start(started: Running, case: tuple[str, str]) -> None:
     _, said = started[case].communicate(timeout=120)
-    assert started[case].returncode == 2, said
-    address = "192.0.2.1" if case[1] == "--broker" else "0.0.0.0"
-    assert f"other machines can reach {address}" in said
-    assert "fix: " in said
-    assert "127.0.0.1" in said
+    assert_refused(started[case].returncode, said, case[1])
 
 
 def test_every_option_that_listens_is_tried() -> None:
