@@ -1,8 +1,8 @@
 """A command that ends by itself, run in this process as `headworks` would run it.
 
 A process of its own costs a third of a second of a core before it does anything. It is for tests
-about processes: servers, signals, kills, what an installation can import, and clients of a broker
-that does not answer, which would live on in this process.
+about processes: servers, signals, kills, what an installation can import, and clients, which may
+live on in this process. `run_process` has one forked where it can (tests/preloaded.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import io
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from unittest.mock import patch
 
@@ -41,6 +42,31 @@ def run_command(
     finally:
         gc.set_threshold(*thresholds)
     return subprocess.CompletedProcess(["headworks", *arguments], code, _text(out), _text(errors))
+
+
+def run_process(
+    *arguments: str, stdin: str = "", env: Mapping[str, str] | None = None, timeout: float = 120
+) -> subprocess.CompletedProcess[str]:
+    """As `run_command`, in a process of its own, which reads `stdin` to its end."""
+    command = [sys.executable, "-P", "-m", "headworks._cli", *arguments]
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=errors,
+            text=True,
+            env={**os.environ, **(env or {})},
+        )
+        try:
+            with suppress(BrokenPipeError), process.stdin:
+                process.stdin.write(stdin)
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+            process.wait()
+        found = [stream.seek(0) or stream.read() for stream in (out, errors)]
+    return subprocess.CompletedProcess(command, code, *found)
 
 
 def _stream() -> io.TextIOWrapper:

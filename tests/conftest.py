@@ -22,18 +22,19 @@ from headworks._audit_counting import publishing
 from headworks._server import child_process
 from headworks.registry_client._schema_ids import EventSchemaIds
 from producer_sdk import Producer
+from tests import command_line
 from tests.headworks.audit_counting.both_forms import BOTH, Counting, counting_in
 from tests.interop.in_place import is_apache_kafka, start_in_place
 from tests.kinds import UnitTestGuard
 from tests.lengths import lengths
 from tests.preloaded import Preloaded
 from tests.rewriting import rewrite_share
-from tests.soak import process
+from tests.soak import membership, process
 from tests.tools import ToolGuard
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parent.parent
-_STARTERS = (child_process, process)  # modules that start our servers
+_STARTERS = (child_process, command_line, membership, process)  # modules that start our programs
 
 settings.register_profile(
     "headworks", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]

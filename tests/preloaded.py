@@ -1,16 +1,17 @@
-"""Starts our servers by forking a process that has imported them, and not by a new interpreter.
+"""Starts our servers and clients by forking a process that has imported them.
 
-A server's imports cost a third of a second of a core, and the tests start more than a thousand
-servers. The process that `popen` returns has the same arguments, environment, pipes, session, and
-working directory as one of `subprocess.Popen`, and is a child of this process.
+A server's imports cost a third of a second of a core, and a client's more. The tests start more
+than a thousand servers, and a hundred clients. The process that `popen` returns has the same
+arguments, environment, pipes, session, and working directory as one of `subprocess.Popen`, which
+would be a new interpreter. It is a child of this process.
 
 Rules:
 
 - Nothing but the imports is shared. Each server is a process of its own, which ends by itself.
-- A server whose environment changes the interpreter (PYTHONPATH, LD_PRELOAD, ...) gets a new one.
-- Linux only: elsewhere, and for commands that are not in `MODULES`, a new interpreter starts.
+- A process whose environment changes the interpreter (PYTHONPATH, LD_PRELOAD, ...) gets a new one.
+- Linux only: elsewhere, and for commands of no kind of `MODULES`, a new interpreter starts.
 
-`python -P tests/preloaded.py FD NOUN` is the process that imports and forks.
+`python -P tests/preloaded.py FD KIND` is the process that imports and forks.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# What each command imports before it serves, also late.
+# What each kind imports before it serves, also late: a command that serves, or any client.
 _ALL = ("headworks._cli.main", "headworks._server.child_process", "typer._adapters")
 MODULES = {
     "broker": ("headworks._broker.server.run", "headworks._broker.coordination.zookeeper"),
@@ -43,7 +44,23 @@ MODULES = {
     ),
     "console": ("headworks._console.app.server", "encodings.idna", "uvloop"),
     "audit": ("headworks._audit.reconciler",),
+    "client": (
+        "headworks._cli.consume",
+        "headworks._cli.dead_letter",
+        "headworks._cli.produce",
+        "consumer_sdk._dead_letters.redrive",
+        "consumer_sdk._jsonable",
+        "consumer_sdk._untyped_events",
+        "consumer_sdk._zookeeper_group",
+        "producer_sdk._untyped",
+    ),
 }
+_CLIENT_COMMANDS = ("consume", "dead-letter", "produce")
+_CLIENT_PROGRAMS = (
+    "tests.soak.fire_producer",
+    "tests.soak.usage_client",
+    "tests.soak.worker",
+)
 # The arguments before the command's. Each of these modules calls our imported command line.
 _PROGRAMS = {"headworks._cli": 0, "cli": 0, "tests.soak.faults": 1}
 _OPTIONS = {"stdin", "stdout", "stderr", "text", "env", "cwd", "start_new_session"}
@@ -55,12 +72,12 @@ _MAX_READ_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Program:
-    """`python [-P] -m MODULE ARGUMENTS...`, which runs a command of `MODULES`."""
+    """`python [-P] -m MODULE ARGUMENTS...`, of a kind of `MODULES`."""
 
     module: str
     arguments: list[str]
     safe_path: bool
-    noun: str
+    kind: str
 
 
 class ForkedProcess(subprocess.Popen[Any]):
@@ -109,7 +126,7 @@ class Preloaded:
 
     def _fork(self, found: Program, command: list[str], options: dict[str, Any]) -> ForkedProcess:
         text = bool(options.get("text"))
-        link = self._link(found.noun)
+        link = self._link(found.kind)
         stdin, stdin_ours = _input_of(options.get("stdin"), text)
         stdout, stdout_ours = _output_of(options["stdout"], text)
         folder = str(options.get("cwd") or os.getcwd())
@@ -128,10 +145,10 @@ class Preloaded:
             os.close(stdout)
         return ForkedProcess(pid, command, stdin_ours, stdout_ours)
 
-    def _link(self, noun: str) -> socket.socket:
-        if noun not in self._links:
+    def _link(self, kind: str) -> socket.socket:
+        if kind not in self._links:
             ours, theirs = socket.socketpair()
-            command = [sys.executable, "-P", __file__, str(theirs.fileno()), noun]
+            command = [sys.executable, "-P", __file__, str(theirs.fileno()), kind]
             with theirs:
                 self._processes.append(
                     subprocess.Popen(
@@ -141,18 +158,27 @@ class Preloaded:
                         start_new_session=True,
                     )
                 )
-            self._links[noun] = ours
-        return self._links[noun]
+            self._links[kind] = ours
+        return self._links[kind]
 
 
 def _parsed(command: list[str]) -> Program | None:
     safe_path = command[1] == "-P"
     option, module, *arguments = command[1 + safe_path :]
+    if (command[0], option) != (sys.executable, "-m"):
+        return None
+    kind = _kind_of(module, arguments)
+    return Program(module, arguments, safe_path, kind) if kind in MODULES else None
+
+
+def _kind_of(module: str, arguments: list[str]) -> str | None:
+    if module in _CLIENT_PROGRAMS:
+        return "client"
     place = _PROGRAMS.get(module)
-    if (command[0], option) != (sys.executable, "-m") or place is None:
+    if place is None:
         return None
     noun = arguments[place]
-    return Program(module, arguments, safe_path, noun) if noun in MODULES else None
+    return "client" if noun in _CLIENT_COMMANDS else noun
 
 
 def _are_known(options: dict[str, Any]) -> bool:
@@ -267,7 +293,9 @@ def _unbuffered(descriptor: int) -> io.TextIOWrapper:
 def _main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     link = socket.socket(fileno=int(sys.argv[1]))
-    for module in (*_ALL, f"headworks._cli.{sys.argv[2]}", *MODULES[sys.argv[2]]):
+    kind = sys.argv[2]
+    command = () if kind == "client" else (f"headworks._cli.{kind}",)
+    for module in (*_ALL, *command, *MODULES[kind]):
         importlib.import_module(module)
     assert threading.active_count() == 1, "a module started a thread: its locks would be forked"
     gc.collect()

@@ -13,6 +13,8 @@ import pytest
 
 from headworks._server import child_process
 from headworks.errors import UsageError
+from tests import command_line
+from tests.command_line import run_process
 from tests.kinds import UnitTestError, UnitTestGuard
 from tests.preloaded import ForkedProcess, Preloaded
 from tests.waiting import until
@@ -117,6 +119,28 @@ def test_killed_and_refused_ones_end_with_their_codes(tmp_path: Path) -> None:
         running.kill()
         assert running.process.returncode == -9
     assert not Path(f"/proc/{running.process.pid}").exists()
+
+
+def test_a_client_is_forked_too_and_reads_and_writes_as_a_new_interpreter_would(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    command = (
+        "produce",
+        "orders",
+        "--bootstrap",
+        "127.0.0.1:1",
+        "--registry",
+        "http://127.0.0.1:1",
+    )
+    seen = [run_process(*words, stdin="{}\n") for words in (command, ("consume", "--help"))]
+    monkeypatch.setattr(command_line, "subprocess", subprocess)
+    again = [run_process(*words, stdin="{}\n") for words in (command, ("consume", "--help"))]
+    for forked, new in zip(seen, again, strict=True):
+        assert (forked.returncode, forked.stdout) == (new.returncode, new.stdout)
+        assert forked.stderr == new.stderr
+    assert (seen[0].returncode, seen[1].returncode) == (3, 0)
+    assert "127.0.0.1:1" in seen[0].stderr
+    assert "Usage:" in seen[1].stdout
 
 
 def test_its_parent_is_again_no_parent_of_orphans(tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -20,6 +18,7 @@ from consumer_sdk import Consumer, Message, OnPoison, PoisonMessageError
 from headworks._server.child_process import Service
 from headworks.errors import UsageError
 from producer_sdk import Producer
+from tests.command_line import run_process
 from tests.pipeline.conftest import Topic
 from tests.waiting import until
 
@@ -165,15 +164,7 @@ def command(
     *arguments: str, broker: Service, registry: Service, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
     env = {"HEADWORKS_BOOTSTRAP": broker.address, "HEADWORKS_REGISTRY": registry.url}
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "headworks._cli", *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env={**os.environ, **env},
-    )
+    return run_process(*arguments, stdin=stdin, env=env)
 
 
 def test_produce_and_consume_on_the_command_line(

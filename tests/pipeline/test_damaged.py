@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from headworks._audit_counting import AUDIT_TOPIC
 from headworks._server.child_process import Service
 from headworks.groups import Groups
 from headworks.registry_client import RegistryClient
+from tests.command_line import run_process
 from tests.consumer_sdk.zookeeper_group.cluster import encoder
 from tests.damage import PATIENCE, batches, flip_bit, produce_batches, segment
 from tests.waiting import until
@@ -177,13 +176,7 @@ def test_the_sum_of_the_whole_audit_is_refused(
 
 def consume(rotten: Rotten, *options: str) -> subprocess.CompletedProcess[str]:
     at = ["--bootstrap", rotten.broker.address, "--registry", rotten.registry.url]
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "headworks._cli", "consume", rotten.name, *at, *options],
-        capture_output=True,
-        text=True,
-        env=os.environ,
-        check=False,
-    )
+    return run_process("consume", rotten.name, *at, *options)
 
 
 def test_the_command_stops_at_the_damage_with_exit_1(rotten: Rotten) -> None:

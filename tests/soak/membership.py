@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -186,7 +187,12 @@ class _Pipeline:
             command = [sys.executable, "-m", "tests.soak.worker", "--zookeeper", self.zookeeper]
             command += ["--registry", self.registry, "--group", _GROUP, "--topic", _TOPIC]
             with (self.folder / f"worker-{number}.err").open("wb") as errors:
-                process = subprocess.Popen([*command, "--log", str(log)], stderr=errors)
+                process = subprocess.Popen(
+                    [*command, "--log", str(log)],
+                    stdout=errors,
+                    stderr=errors,
+                    env=dict(os.environ),
+                )
             self.workers.append(Worker(number, log, process))
         return count
 
