@@ -53,6 +53,20 @@ class Stack:
             text=True,
         )
 
+    def load_without_spark(self, **env: str) -> subprocess.CompletedProcess[str]:
+        """A loader as a process, on this warehouse, that needs no JVM until views are defined."""
+        root = str(self.folder / "data" / "warehouse")
+        command = ["tests.soak.fire_loader", self.broker.address, self.registry.url, root, "--once"]
+        return subprocess.run(
+            [sys.executable, "-m", *command],
+            env={**os.environ, **env},
+            cwd=Path(__file__).parent.parent.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=400,
+        )
+
     def produce(self, schema: Any, schema_id: int, numbers: range) -> None:
         producer = Producer({"bootstrap.servers": self.broker.address})
         for n in numbers:
@@ -82,7 +96,7 @@ def test_killed_twice_and_nothing_is_lost_or_doubled(stack: Stack, spark: Any, h
     client = RegistryClient(stack.registry.url)
     first = client.register("clicks-value", json.dumps(V1))
     stack.produce(V1, first.id, range(100))
-    killed = stack.headworks("load", "run", HEADWORKS_CRASH_AT="renaming:3")
+    killed = stack.load_without_spark(HEADWORKS_CRASH_AT="renaming:3")
     assert killed.returncode == -9, killed.stderr
     second = client.register("clicks-value", json.dumps(V2))
     stack.produce(V2, second.id, range(100, 150))
