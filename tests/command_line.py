@@ -59,14 +59,16 @@ def run_process(
             env={**os.environ, **(env or {})},
         )
         try:
+            assert process.stdin is not None
             with suppress(BrokenPipeError), process.stdin:
                 process.stdin.write(stdin)
             code = process.wait(timeout)
         finally:
             process.kill()
             process.wait()
-        found = [stream.seek(0) or stream.read() for stream in (out, errors)]
-    return subprocess.CompletedProcess(command, code, *found)
+        for stream in (out, errors):
+            stream.seek(0)
+        return subprocess.CompletedProcess(command, code, out.read(), errors.read())
 
 
 def _stream() -> io.TextIOWrapper:

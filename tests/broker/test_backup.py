@@ -5,7 +5,8 @@ The commands are those of docs/backup.md. Clients must see afterwards what they 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -197,27 +198,30 @@ def test_a_zookeeper_on_empty_machines(places: dict[str, Path], tmp_path: Path) 
         run(COPY_FOLDER, **places)
     empty = {**places, "DATA": tmp_path / "new machine" / "data"}
     run(RESTORE_FOLDER, **empty)
-    with ensemble(tmp_path / "second", 3) as zookeeper:
-        for server in zookeeper.servers:
-            server.kill()
-            run(RESTORE_ZOOKEEPER, **places, ZOOKEEPER=server.folder / "data")
-        for server in zookeeper.servers:
-            server.launch()
-        for server in zookeeper.servers:
-            server.wait()
-        with clustered(empty["DATA"], zookeeper) as broker:
-            eventually(
-                lambda: (
-                    len(
-                        AdminClient({"bootstrap.servers": broker.address})
-                        .list_topics(timeout=DEADLINE)
-                        .topics
-                    )
-                    == len(TOPICS)
-                )
-            )
-            assert see(broker.address) == before
-            continues(broker.address, before)
+    with (
+        restored_ensemble(tmp_path / "second", places) as zookeeper,
+        clustered(empty["DATA"], zookeeper) as broker,
+    ):
+        admin = AdminClient({"bootstrap.servers": broker.address})
+        eventually(lambda: len(admin.list_topics(timeout=DEADLINE).topics) == len(TOPICS))
+        assert see(broker.address) == before
+        continues(broker.address, before)
+
+
+@contextmanager
+def restored_ensemble(folder: Path, places: dict[str, Path]) -> Iterator[Ensemble]:
+    """Three servers that find the copy, where an ensemble of before had left other data."""
+    zookeeper = Ensemble(folder, 3)
+    for server in zookeeper.servers:
+        left = server.folder / "data" / "version-2"
+        left.mkdir()
+        (left / "log.1").write_bytes(b"of an ensemble that was here before")
+        run(RESTORE_ZOOKEEPER, **places, ZOOKEEPER=left.parent)
+    try:
+        zookeeper.start()
+        yield zookeeper
+    finally:
+        zookeeper.stop()
 
 
 def clustered(folder: Path, zookeeper: Ensemble) -> child_process.Service:

@@ -9,8 +9,6 @@ kill hits a broker at work; the broker's log may hold no traceback.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from random import Random
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.broker.wire import Wire, kind
+from tests.command_line import run_command
 from tests.soak.ledger import Ledger
 from tests.soak.load import GROUP, Load, read_all
 from tests.soak.power import cut_power
@@ -156,20 +155,7 @@ def _damage(broker: Broker) -> list[str]:
     """What `headworks log dump` says against the partitions."""
     wrong = []
     for partition in range(_PARTITIONS):
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "cli",
-                "log",
-                "dump",
-                str(broker.logs / f"{_TOPIC}-{partition}"),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+        done = run_command("log", "dump", str(broker.logs / f"{_TOPIC}-{partition}"))
         if done.returncode:
             wrong.append(f"log dump of partition {partition}: {done.stderr[-500:]}")
     return wrong
