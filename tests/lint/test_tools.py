@@ -39,9 +39,21 @@ def test_four(n): pass
 
 def run(root: Path, folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", ".", *arguments],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            *("-p", "xdist", "-p", "no:cacheprovider", "--rootdir", "."),
+            *arguments,
+        ],
         cwd=folder,
-        env={"PATH": "/nonexistent", "PYTHONPATH": str(root), "HOME": str(folder), **env},
+        env={
+            "PATH": "/nonexistent",
+            "PYTHONPATH": str(root),
+            "HOME": str(folder),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # they are no part of this, and import much
+            **env,
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -56,7 +56,10 @@ def test_a_users_own_tests_find_a_running_stack(tmp_path: Path) -> None:
         (tmp_path / f"{name}.py").write_text("mine = True\n")
     (tmp_path / "test_shop.py").write_text(USERS_TESTS)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", "."],
+        [
+            *(sys.executable, "-m", "pytest", "-q", "--rootdir", "."),
+            *("-p", "no:cacheprovider", "-p", "no:schemathesis", "-p", "no:anyio"),
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
