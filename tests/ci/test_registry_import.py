@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ from headworks._ci.registry_import import import_registry
 from headworks._server.child_process import Service
 from headworks.errors import FindingsError
 from headworks.registry_client import RegistryClient
+from tests.command_line import run_command
 from tests.registry.conftest import start_registry
 from tests.registry.rest import Rest, record, text_of
 
@@ -270,14 +269,12 @@ def test_a_target_with_other_content_is_refused_and_unchanged(
 
 
 def test_the_command_copies_and_says_so(source: Service, target: Service) -> None:
-    command = [sys.executable, "-m", "headworks", "schema", "import", "--from", source.url]
-    command += ["--registry", target.url]
-    planned = subprocess.run(
-        [*command, "--dry-run", "--format", "json"], capture_output=True, text=True, check=True
-    )
+    command = ("schema", "import", "--from", source.url, "--registry", target.url)
+    planned = run_command(*command, "--dry-run", "--format", "json")
+    assert planned.returncode == 0, planned.stderr
     assert json.loads(planned.stdout)["imported"] == 13
     assert RegistryClient(target.url).subjects() == []
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_command(*command)
     assert done.returncode == 0, done.stderr
     assert "both registries were read again, and are equal" in done.stderr
     assert everything(target.url) == everything(source.url)
