@@ -72,3 +72,13 @@ class WarehouseConfig:
     def iceberg_namespace(self) -> str:
         """The namespace of the Iceberg tables, which have the names of the views."""
         return "headworks_iceberg" if self.database == "default" else f"{self.database}_iceberg"
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the metastore is the embedded one."""
+        return self.metastore_uri is None
+
+    @property
+    def recursive_json(self) -> bool:
+        """Whether recursive types become JSON text."""
+        return self.recursive_types == "json"

@@ -298,19 +298,19 @@ class Warehouse:
         config.metastore.mkdir(parents=True, exist_ok=True)
         client = client_properties(config.bootstrap)
         registry = RegistryClient(config.registry)
-        recursive = config.recursive_types == "json"
         databases = config.files_database, config.database, config.masked_database
-        embedded = config.metastore_uri is None
-        catalog = HiveCatalog(self._spark, *databases, embedded=embedded)
+        catalog = HiveCatalog(self._spark, *databases, embedded=config.embedded)
         catalog.prepare(config.metastore)
         log = CommitLog(config.root / _STATE_FOLDER, self._lock.record_folder)
         cache = config.root / _STATE_FOLDER / "registry-versions"
+        subjects = RegistrySubjects(registry, recursive_json=config.recursive_json, cache=cache)
         snapshots = None if config.iceberg is None else self._publisher(config.iceberg, log)
         return LoaderContext(
             root=config.root,
             log=log,
             broker=KafkaLog(client),
-            versions=RegistrySubjects(registry, recursive_json=recursive, cache=cache).versions,
+            versions=subjects.versions,
+            prefetch_versions=subjects.prefetch,
             jobs=SparkJobs(self._spark, client),
             catalog=catalog,
             publish=CommitCountsPublisher(client, registry, str(config.root)),
@@ -318,7 +318,7 @@ class Warehouse:
             policy=config.policy,
             on_step=self._on_step,
             fenced=self._lock.fenced,
-            embedded=embedded,
+            embedded=config.embedded,
             table_error=metastore_table_error,
             snapshots=snapshots,
         )

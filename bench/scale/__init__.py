@@ -161,6 +161,7 @@ def _plan(bench: Bench, broker: str, registry: str, size: Size) -> None:
 
 def _ranges(log: KafkaLog, subjects: RegistrySubjects, root: Path) -> Sequence[FetchRange]:
     topics = log.partitions()
+    subjects.prefetch(topics)
     log.identify(topics)
     marks = log.watermarks(topics)
     chosen = plan_topics(marks, subjects.versions, None, CommitLog(root), Policy())

@@ -7,13 +7,16 @@ Rules:
   Otherwise the texts of the previous answer are returned: a version never changes. So a loader that
   runs every ten minutes does not read 40,000 schemas each time. With a `VersionCache`, a loader
   that was just started does not either.
+- What `prefetch` reads is checked in the same way, so it may be read before the end offsets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from threading import Thread
+from typing import TypeVar
 
 from hadoop_loader._commit.version_cache import KnownSubject, VersionCache
 from hadoop_loader._decode.recursive_types import flat_schema
@@ -27,6 +30,7 @@ from headworks.schema import subject_of
 SchemaLookup = tuple[WriterSchema, ...] | RefusedError
 # The versions of a listing, by the subject's name or alias.
 _Listing = dict[str, list[SubjectVersion]]
+Result = TypeVar("Result")
 
 _LOOKUP_THREADS = 8
 _FORBIDDEN_STATUSES = (401, 403)  # 401: a request without credentials
@@ -57,6 +61,20 @@ class RegistrySubjects:
         self._lists_numbers = True  # until the registry shows that it cannot
         # By subject, of the last call with many topics; None: of the cache.
         self._known: dict[str, KnownSubject] | None = None
+        self._stored: dict[str, KnownSubject] = {}  # what the cache has
+        self._prefetch: Future[dict[str, KnownSubject]] | None = None  # for the next call
+
+    def prefetch(self, topics: Collection[str]) -> None:
+        """Start to read the versions of many topics in a thread, unless some are known.
+
+        The next call of `versions` for many topics waits for them, and raises the error if they
+        could not be read. A registry that lists no numbers is not asked, because the check of what
+        was read would take a request for each topic.
+        """
+        running = self._prefetch is not None and not self._prefetch.done()
+        if len(topics) > _MAX_SINGLE_LOOKUPS and not running and not self._known_before():
+            subjects = [subject_of(topic) for topic in topics]
+            self._prefetch = _in_background(partial(self._read_ahead, subjects))
 
     def versions(self, topics: Collection[str]) -> dict[str, SchemaLookup]:
         """Return every version of each topic's subject, the latest last; none if none is live.
@@ -72,37 +90,60 @@ class RegistrySubjects:
         subjects = {topic: subject_of(topic) for topic in topics}
         with ThreadPoolExecutor(_LOOKUP_THREADS, "registry") as pool:
             if len(subjects) > _MAX_SINGLE_LOOKUPS:
-                known = self._known = self._read_many(pool, [*subjects.values()])
+                before = self._prefetched() or self._known_before()
+                known = self._known = self._read_many(pool, [*subjects.values()], before)
+                self._store(known)
             else:
                 known = {}
             rest = [subject for subject in subjects.values() if subject not in known]
             others = dict(zip(rest, pool.map(self._look_up, rest), strict=True))
         return {t: known[s].writers if s in known else others[s] for t, s in subjects.items()}
 
+    def _prefetched(self) -> dict[str, KnownSubject]:
+        """Return what was prefetched; none if nothing was."""
+        if self._prefetch is None:
+            return {}
+        prefetch, self._prefetch = self._prefetch, None
+        return prefetch.result()
+
+    def _read_ahead(self, subjects: Sequence[str]) -> dict[str, KnownSubject]:
+        if self._listed_numbers() is None:
+            return {}
+        with ThreadPoolExecutor(_LOOKUP_THREADS, "registry-ahead") as pool:
+            return self._read_many(pool, subjects, {})
+
     def _read_many(
-        self, pool: ThreadPoolExecutor, subjects: Sequence[str]
+        self,
+        pool: ThreadPoolExecutor,
+        subjects: Sequence[str],
+        before: Mapping[str, KnownSubject],
     ) -> dict[str, KnownSubject]:
-        """Return the versions of those subjects that the registry lists."""
+        """Return the versions of those subjects that the registry lists; `before`: as last read."""
         most = _LISTED_VERSIONS_PER_TOPIC * len(subjects)
         listed = self._listing("", most, latest_only=True)
         # A registry that lists all versions nonetheless has the latest among them.
         latest = {subject: max(found, key=_identity) for subject, found in listed.items()}
         present = [subject for subject in subjects if subject in latest]
-        before = self._known_before()
         known = self._unchanged(pool, present, latest, before)
         new = [subject for subject in present if subject not in known]
         every = self._listed(new, latest) if len(new) > _MAX_SINGLE_LOOKUPS else {}
-        found = pool.map(partial(self._read, latest, every), new)
-        known |= {s: one for s, one in zip(new, found, strict=True) if one is not None}
-        if self._cache is not None and known != before:
-            self._cache.write(known)
+        # Apart, because a thread is worth its start for a request only.
+        found = [self._known_subject(latest[one], every.get(one)) for one in new]
+        absent = [one for one, at in zip(new, found, strict=True) if at is None]
+        found += pool.map(partial(self._read, latest), absent)
+        known |= {s: at for s, at in zip([*new, *absent], found, strict=True) if at is not None}
         return known
 
     def _known_before(self) -> dict[str, KnownSubject]:
         """Return the versions of the last call, or of the last process that had the cache."""
-        if self._known is not None:
-            return self._known
-        return {} if self._cache is None else self._cache.read()
+        if self._known is None:
+            self._known = self._stored = {} if self._cache is None else self._cache.read()
+        return self._known
+
+    def _store(self, known: dict[str, KnownSubject]) -> None:
+        if self._cache is not None and known != self._stored:
+            self._cache.write(known)
+            self._stored = known
 
     def _unchanged(
         self,
@@ -151,13 +192,16 @@ class RegistrySubjects:
             return {}
         return self._listing("", deleted=True)
 
-    def _read(
-        self, latest: Mapping[str, SubjectVersion], every: _Listing, subject: str
+    def _read(self, latest: Mapping[str, SubjectVersion], subject: str) -> KnownSubject | None:
+        """Return all versions of a subject, from a listing of its own; None if it has not all."""
+        found = self._listing(subject, deleted=True).get(subject)
+        return self._known_subject(latest[subject], found)
+
+    def _known_subject(
+        self, now: SubjectVersion, found: Sequence[SubjectVersion] | None
     ) -> KnownSubject | None:
-        """Return all versions of a subject, from a listing; None if it is in none."""
-        found = every.get(subject) or self._listing(subject, deleted=True).get(subject)
-        now = latest[subject]
-        if not found or all(_identity(one) != _identity(now) for one in found):
+        """Return the subject with the latest version `now`; None if `found` is without it."""
+        if not found or _identity(now) not in map(_identity, reversed(found)):
             return None
         numbers = tuple(sorted(one.version for one in found))
         return KnownSubject(
@@ -201,7 +245,9 @@ class RegistrySubjects:
         aliases = {name for one in versions for name in one.aliases}
         found: _Listing = {}
         for one in versions:
-            for name in {one.subject} - aliases | {*one.aliases}:
+            if one.subject not in aliases:
+                found.setdefault(one.subject, []).append(one)
+            for name in one.aliases:
                 found.setdefault(name, []).append(one)
         return found
 
@@ -221,6 +267,20 @@ def require_versions(topic: str, lookups: Mapping[str, SchemaLookup]) -> tuple[W
     if isinstance(found, RefusedError):
         raise found
     return found
+
+
+def _in_background(function: Callable[[], Result]) -> Future[Result]:
+    """Call a function in a thread that holds up no exit of the process."""
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, name="registry-ahead", daemon=True).start()
+    return future
 
 
 def _identity(one: SubjectVersion) -> tuple[int, int]:

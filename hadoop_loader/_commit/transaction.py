@@ -106,6 +106,8 @@ class LoaderContext:
     embedded: bool = False  # the metastore is the embedded one
     table_error: TableError = table_error  # whether an exception is a failure of one table
     snapshots: Snapshots | None = None  # Iceberg, if it is configured
+    # Starts to read these topics' versions, for `versions`.
+    prefetch_versions: Callable[[Collection[str]], None] = lambda _topics: None
 
 
 class Transaction:

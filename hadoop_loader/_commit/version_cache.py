@@ -90,13 +90,16 @@ class VersionCache:
             _log.warning("%s cannot be written: %s", self._path, error)
 
     def _encoded(self, subjects: Mapping[str, KnownSubject]) -> bytes:
-        rows = [
-            (name, *one.latest, one.registered_ms, w.version, w.schema_id, w.text, w.recursive)
-            for name, one in subjects.items()
-            if one.registered_ms is not None
-            for w in one.writers
+        known = [(name, s) for name, s in subjects.items() if s.registered_ms is not None]
+        rows = [w for _, s in known for w in s.writers]
+        of_rows = [(name, *s.latest, s.registered_ms) for name, s in known for _ in s.writers]
+        columns = [[row[n] for row in of_rows] for n in range(4)]
+        columns += [
+            [w.version for w in rows],
+            [w.schema_id for w in rows],
+            [w.text for w in rows],
+            [w.recursive for w in rows],
         ]
-        columns = zip(*rows, strict=True) if rows else [()] * len(_SCHEMA)
         arrays = [
             pa.array(column, type=kind) for column, kind in zip(columns, _SCHEMA.types, strict=True)
         ]

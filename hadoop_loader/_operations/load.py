@@ -3,7 +3,7 @@
 Rules:
 
 - The end offsets are read before the schemas. So every message of a range was written with a schema
-  that the registry already had.
+  that the registry already had. Schemas that were prefetched are compared with the registry then.
 - If there are no new messages and no new schemas, nothing is committed.
 - A topic that cannot be loaded keeps its offsets and is reported. It delays no other topic, and
   neither does a partition without a leader, or one with a damaged batch.
@@ -199,6 +199,7 @@ class Load:
             for topic, partitions in parts.broker.partitions().items()
             if parts.policy.includes(topic) and topic not in failed
         }
+        parts.prefetch_versions(topics)
         identity = parts.broker.identify(topics)
         check_cluster(last, identity)
         marks = parts.broker.watermarks(topics)

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from urllib.parse import quote
 
 from headworks.compatibility import Finding, Level, Policy
@@ -210,19 +211,22 @@ class RegistryClient:
         query = f"subjectPrefix={_quoted(prefix)}&latestOnly={str(latest_only).lower()}"
         query += "&deleted=true" if deleted else ""
         query += "&aliases=true" if aliases else ""
-        return [_subject_version(one) for one in self.list_objects(query, limit=limit)]
+
+        def page(first: int) -> list[SubjectVersion]:
+            return [_subject_version(one) for one in self._page(query, first)]
+
+        return read_all(page, self.url, limit=limit)
 
     def list_objects(self, query: str, *, limit: int | None = None) -> list[JsonBody]:
         """Return what `GET /schemas` lists for a query, as JSON objects.
 
         With `limit`, the list ends early, with at least that many.
         """
+        return read_all(partial(self._page, query), self.url, limit=limit)
 
-        def page(first: int) -> list[JsonBody]:
-            path = f"/schemas?{query}&offset={first}&limit={PAGE_VERSIONS}"
-            return list(self.ask("GET", path))
-
-        return read_all(page, self.url, limit=limit)
+    def _page(self, query: str, first: int) -> list[JsonBody]:
+        path = f"/schemas?{query}&offset={first}&limit={PAGE_VERSIONS}"
+        return list(self.ask("GET", path))
 
     def subjects(self) -> list[str]:
         """Return the names of all live subjects."""
@@ -357,19 +361,21 @@ def _schema_body(text: str, references: Sequence[Reference]) -> dict[str, object
 
 
 def _subject_version(found: JsonBody) -> SubjectVersion:
+    references, metadata, aliases = map(found.get, ("references", "metadata", "aliases"))
     return SubjectVersion(
         str(found["subject"]),
         int(found["version"]),
         int(found["id"]),
         str(found["schema"]),
-        tuple(
-            Reference(str(each["name"]), str(each["subject"]), int(each["version"]))
-            for each in found.get("references") or ()
-        ),
-        _properties(found.get("metadata")),
+        tuple(map(_reference, references)) if references else (),
+        _properties(metadata) if metadata else {},
         found.get("ts"),
-        tuple(map(str, found.get("aliases") or ())),
+        tuple(map(str, aliases)) if aliases else (),
     )
+
+
+def _reference(found: JsonBody) -> Reference:
+    return Reference(str(found["name"]), str(found["subject"]), int(found["version"]))
 
 
 def _properties(metadata: JsonBody) -> dict[str, str]:

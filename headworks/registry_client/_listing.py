@@ -13,26 +13,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from headworks.errors import UnreachableError
-from headworks.registry_client._transport import JsonBody
 
 PAGE_VERSIONS = 1000
 _MAX_REREAD_PAGES = 50
 # The registry makes one page while this process decodes another one. More gain nothing.
 _AHEAD = 2
 
+Version = TypeVar("Version")
 # From the position of the first version to the page from there.
-PageReader = Callable[[int], list[JsonBody]]
+PageReader = Callable[[int], list[Version]]
 
 
-def read_all(read: PageReader, url: str, *, limit: int | None = None) -> list[JsonBody]:
+def read_all(read: PageReader[Version], url: str, *, limit: int | None = None) -> list[Version]:
     """Return the versions of all pages; with `limit`, end early with at least that many.
 
     Raises UnreachableError, which names `url`, if the list changes faster than it can be read.
     """
-    found: list[JsonBody] = []
+    found: list[Version] = []
     with _Pages(read, ahead=0 if limit is not None else _AHEAD) as pages:
         for _ in range(_MAX_REREAD_PAGES):
             while True:
@@ -54,13 +54,13 @@ def read_all(read: PageReader, url: str, *, limit: int | None = None) -> list[Js
     )
 
 
-class _Pages:
+class _Pages(Generic[Version]):
     """Reads pages, and those that probably follow, in threads of its own."""
 
-    def __init__(self, read: PageReader, *, ahead: int) -> None:
+    def __init__(self, read: PageReader[Version], *, ahead: int) -> None:
         self._read = read
         self._ahead = ahead
-        self._asked: dict[int, Future[list[JsonBody]]] = {}  # by the position of the first version
+        self._asked: dict[int, Future[list[Version]]] = {}  # by the position of the first version
         self._threads = ThreadPoolExecutor(max(1, ahead), "registry-pages")
 
     def __enter__(self) -> Self:
@@ -74,7 +74,7 @@ class _Pages:
     ) -> None:
         self._threads.shutdown(cancel_futures=True)
 
-    def at(self, first: int) -> list[JsonBody]:
+    def at(self, first: int) -> list[Version]:
         """Return the page from that position."""
         if (asked := self._asked.pop(first, None)) is None:
             self._asked.clear()  # the list is not what it was, or its pages are short

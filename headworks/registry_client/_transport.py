@@ -29,6 +29,7 @@ from urllib3.exceptions import HTTPError, LocationParseError, NewConnectionError
 from urllib3.exceptions import TimeoutError as TimedOutError
 from urllib3.util import Timeout, parse_url
 
+from headworks import _version_lines
 from headworks._settings import resolve_optional
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
 from headworks.registry_client._credentials import Token, choose, redacted
@@ -73,7 +74,8 @@ class HttpTransport:
         self.url = ",".join(self.urls)  # without credentials
         self.credentials = choose(user_info, username, password, token)
         self._authority = _authority(tls_ca) if "https:" in self.url else None
-        self._headers = {"Accept": f"{CONTENT_TYPE}, application/json"}
+        accepted = _version_lines.CONTENT_TYPE, CONTENT_TYPE, "application/json"
+        self._headers = {"Accept": ", ".join(accepted)}
         self._timeout = Timeout(timeout)
         self._attempts = attempts
         self._sleep = sleep
@@ -132,7 +134,7 @@ class HttpTransport:
             return _unreachable(url, _reason(error))
         if response.status in _RETRIED_STATUSES:
             return _unreachable(url, f"it answered with status {response.status}")
-        answer = _decode(url, response.status, response.data)
+        answer = _decode(url, response)
         if _store_failed(response.status, answer):
             return _store_error(url, answer)
         return response.status, answer
@@ -157,16 +159,18 @@ class HttpTransport:
         )
 
 
-def _decode(url: str, status: int, data: bytes) -> JsonBody:
+def _decode(url: str, response: urllib3.BaseHTTPResponse) -> JsonBody:
+    data = response.data
     if not data:
         return None
+    in_lines = response.headers.get("content-type") == _version_lines.CONTENT_TYPE
     try:
-        return json.loads(data)
+        return _version_lines.decode(data) if in_lines else json.loads(data)
     except ValueError:
         raise RefusedError(
-            f"{url} is not a schema registry: it answered with status {status} and "
+            f"{url} is not a schema registry: it answered with status {response.status} and "
             f"{data[:80]!r} instead of JSON",
-            status=status,
+            status=response.status,
             fix="check the setting `registry` (`headworks config show`)",
         ) from None
 

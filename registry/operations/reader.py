@@ -21,6 +21,7 @@ from headworks._registry.operations.response_bodies import (
     DEFAULT_FORMAT,
     Entity,
     ResponseFormat,
+    listed_entity,
     schema_entity,
     version_entity,
 )
@@ -156,8 +157,7 @@ class RegistryReader:
         """
         with self._store.read() as connection:
             return [
-                version_entity(connection, self._schema_cache, one)
-                | ({"aliases": aliases} if aliases else {})
+                listed_entity(one, aliases)
                 for one, aliases in self._listing.page(connection, query, seen)
             ]
 

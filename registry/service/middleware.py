@@ -5,7 +5,7 @@ Rules:
 - Paths stay percent-encoded, so that a subject may contain `/`. A trailing slash is ignored.
 - Query names in snake case, which some clients send, become the names of the interface.
 - The response has the content type that `Accept` prefers. If it accepts none of ours, the status is
-  406.
+  406. A route that wrote lines (`_version_lines`) has chosen the type already.
 - Requests that a web page of another origin may have sent are refused, as `web_pages` describes.
 - A body longer than the limit gets the status 413 before it is read. Without a Content-Length the
   bytes are counted as they arrive (`bodies`). A body that takes more than a minute gets a 408.
@@ -20,6 +20,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headworks import _version_lines
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.service.context_paths import without_context_prefix
 from headworks._server.security.http.web_pages import WebPageRules
@@ -27,6 +28,7 @@ from headworks._server.security.http.web_pages import WebPageRules
 V1: Final = "application/vnd.schemaregistry.v1+json"
 # In order of preference: the first wins a tie in `Accept`.
 _RESPONSE_TYPES = (V1, "application/vnd.schemaregistry+json", "application/json")
+_LINES = _version_lines.CONTENT_TYPE.encode()
 _BODY_SECONDS = 60.0
 # Served with their own content type, whatever `Accept` says.
 _PLAIN_PATHS = ("/docs", "/openapi.json", "/metrics", "/health")
@@ -50,6 +52,15 @@ def choose_type(accept: str) -> str | None:
         if weight > best_weight:
             best, best_weight = produced, weight
     return best
+
+
+def accepts(accept: str, produced: str) -> bool:
+    """Return whether `accept` names this content type; ranges such as `*/*` do not count."""
+    named = (entry.partition(";") for entry in accept.lower().split(","))
+    return any(
+        name.strip() == produced and _quality(parameters.split(";")) > 0
+        for name, _, parameters in named
+    )
 
 
 def _weight(accept: str, produced: str) -> float:
@@ -142,7 +153,10 @@ def _typed(send: Send, content_type: bytes) -> Send:
     async def typed(message: Message) -> None:
         if message["type"] == "http.response.start":
             message["headers"] = [
-                (name, content_type if name.lower() == b"content-type" else value)
+                (
+                    name,
+                    value if value == _LINES or name.lower() != b"content-type" else content_type,
+                )
                 for name, value in message.get("headers", [])
             ]
         await send(message)

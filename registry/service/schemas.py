@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
+from headworks import _version_lines
 from headworks._registry.operations.version_listing import VersionQuery
 from headworks._registry.service.dependencies import DependenciesOf
 from headworks._registry.service.guard import RequestPermissionsOf
+from headworks._registry.service.middleware import accepts
 from headworks._registry.service.parameters import (
     Flag,
     Page,
@@ -27,6 +29,7 @@ _MAX_PAGE_VERSIONS = 1000
 
 @router.get("/schemas")
 def list_schemas(
+    request: Request,
     dependencies: DependenciesOf,
     listed: VersionFilterOf,
     page: Page,
@@ -48,7 +51,11 @@ def list_schemas(
     listing = VersionQuery(
         prefix, listed, latest_only, aliases, tuple(rule_types or ()), first, first + length
     )
-    return answer(dependencies.reader.every_version(listing, seen=permissions.reads))
+    found = dependencies.reader.every_version(listing, seen=permissions.reads)
+    lines = _version_lines.CONTENT_TYPE
+    if accepts(request.headers.get("accept", ""), lines):
+        return Response(_version_lines.encode(found), headers={"content-type": lines})
+    return answer(found)
 
 
 @router.get("/schemas/types")

@@ -7,22 +7,24 @@ soft-deleted versions.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Select,
     and_,
     bindparam,
+    collate,
     or_,
     select,
 )
 
 from headworks._registry.model.definition import Definition, JsonObject, SchemaReference
+from headworks._registry.store import version_records
 from headworks._registry.store.tables import contexts, references, schemas, versions
-from headworks._registry.store.version_records import VersionRecord
 from headworks._server.database import PreparedStatement
 from headworks._subject import Subject
 
@@ -109,6 +111,21 @@ class StoredVersion:
     created_ms: int
 
 
+class ListedVersion(NamedTuple):
+    """A version of a subject with its content, in a list of thousands."""
+
+    subject: Subject
+    number: int
+    schema_id: int
+    guid: str
+    text: str
+    references: tuple[SchemaReference, ...]
+    metadata: JsonObject | None
+    rule_set: JsonObject | None
+    deleted: bool
+    created_ms: int
+
+
 def context_names(connection: Connection) -> list[str]:
     """Return the contexts that hold a version, soft-deleted or not, sorted by name."""
     return sorted(connection.scalars(select(versions.c.context).distinct()))
@@ -124,22 +141,45 @@ def versions_of(
     return _read_versions(connection, _VERSION.rows(connection, asked))
 
 
-def with_schemas(
-    connection: Connection, wanted: Sequence[VersionRecord]
-) -> Iterator[StoredVersion]:
-    """Yield the versions with their schemas, in the order given; reads some ahead."""
-    for start in range(0, len(wanted), _MAX_NAMES_PER_QUERY):
-        some = wanted[start : start + _MAX_NAMES_PER_QUERY]
-        content = {
-            (context, schema_id): stored
-            for context in {one.subject.context for one in some}
-            for schema_id, stored in _schemas_by_id(
-                connection, context, {o.schema_id for o in some if o.subject.context == context}
-            )
-        }
-        for one in some:
-            stored = content[one.subject.context, one.schema_id]
-            yield StoredVersion(one.subject, one.number, stored, one.deleted, one.created_ms)
+def page_of(
+    connection: Connection,
+    subjects: Sequence[Subject],
+    *,
+    deleted: bool | None = None,
+    latest_only: bool = False,
+    skipped: int = 0,
+    most: int | None = None,
+) -> list[ListedVersion]:
+    """Return the versions of subjects by subject and number, in two queries.
+
+    `deleted` is as in `version_records`. With `latest_only`, there is only the last version of each
+    subject. The first ones are `skipped`, and at most `most` of the others are returned.
+    """
+    if not subjects:
+        return []
+    wanted = version_records.chosen(subjects, deleted=deleted, latest_only=latest_only)
+    statement = _WITH_SCHEMAS.where(wanted).order_by(*_in_order(connection))
+    rows = connection.execute(statement.offset(skipped).limit(most)).all()
+    used: dict[tuple[str, int], tuple[SchemaReference, ...]] = {}
+    for context, schema_id, _, *content in connection.execute(_references_in(wanted)):
+        at = context, schema_id
+        used[at] = (*used.get(at, ()), SchemaReference(*content))
+    names = {(one.context, one.name): one for one in subjects}
+    return [
+        ListedVersion(
+            names[context, name],
+            number,
+            schema_id,
+            guid,
+            text,
+            used.get((context, schema_id), ()) if used else (),
+            _load(metadata),
+            _load(rule_set),
+            gone,
+            at_ms,
+        )
+        for context, name, number, gone, at_ms, schema_id, guid, text, metadata, rule_set, _ in rows
+    ]
 
 
 def latest_version(connection: Connection, subject: Subject) -> StoredVersion | None:
@@ -177,7 +217,7 @@ def schema_by_id(connection: Connection, context: str, schema_id: int) -> Stored
     if not found:
         return None
     used = _references_of(connection, context, [schema_id])
-    return _stored(context, schema_id, found[0], used)
+    return _stored(context, schema_id, found[0], used.get(schema_id, ()))
 
 
 def is_registered(connection: Connection, context: str, schema_id: int) -> bool:
@@ -240,7 +280,7 @@ def _read_versions(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> l
         StoredVersion(
             Subject(context, name),
             number,
-            _stored(context, schema_id, content, used),
+            _stored(context, schema_id, content, used.get(schema_id, ())),
             bool(deleted),
             registered_ms,
         )
@@ -253,16 +293,20 @@ def _names(subject: Subject) -> dict[str, object]:
     return {"context": subject.context, "subject": subject.name}
 
 
-def _schemas_by_id(
-    connection: Connection, context: str, ids: Collection[int]
-) -> Iterator[tuple[int, StoredSchema]]:
-    c = schemas.c
-    rows = connection.execute(
-        select(c.id, *_CONTENT).where(c.context == context, c.id.in_(ids))
-    ).all()
-    used = _references_of(connection, context, ids) if rows else {}
-    for schema_id, *row in rows:
-        yield schema_id, _stored(context, schema_id, row, used)
+def _in_order(connection: Connection) -> tuple[ColumnElement[Any], ...]:
+    """Return the order of a list: by code point, whatever the language of the database is."""
+    by_language = connection.dialect.name == "postgresql"
+    names = versions.c.context, versions.c.subject
+    return (*(collate(one, "C") if by_language else one for one in names), versions.c.version)
+
+
+def _references_in(wanted: ColumnElement[bool]) -> Select[Any]:
+    """Return the query for the references of the schemas of some versions."""
+    r = references.c
+    place = r.context, r.schema_id, r.position
+    same = and_(versions.c.context == r.context, versions.c.schema_id == r.schema_id)
+    found = select(*place, r.name, r.written, r.to_version).distinct()
+    return found.join_from(versions, references, same).where(wanted).order_by(*place)
 
 
 def _references_of(
@@ -288,12 +332,11 @@ def _stored(
     context: str,
     schema_id: int,
     content: Sequence[Any],
-    used: Mapping[int, tuple[SchemaReference, ...]],
+    used: tuple[SchemaReference, ...],
 ) -> StoredSchema:
-    """Return a schema from its row's content, and the references of many."""
+    """Return a schema from its row's content, and its references."""
     guid, text, metadata, rule_set, created_ms = content
-    references_of_one = used.get(schema_id, ())
-    definition = Definition(text, references_of_one, _load(metadata), _load(rule_set))
+    definition = Definition(text, used, _load(metadata), _load(rule_set))
     return StoredSchema(context, schema_id, guid, definition, created_ms)
 
 

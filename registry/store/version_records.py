@@ -10,9 +10,18 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    case,
+    func,
+    or_,
+    select,
+    tuple_,
+)
 
 from headworks._registry.store.tables import versions
 from headworks._server.database import PreparedStatement
@@ -25,17 +34,6 @@ _NUMBERS = PreparedStatement(
     .where(versions.c.context == bindparam("context"), versions.c.subject == bindparam("subject"))
     .order_by(versions.c.version)
 )
-
-
-@dataclass(frozen=True, slots=True)
-class VersionRecord:
-    """A version of a subject, without the content of its schema."""
-
-    subject: Subject
-    number: int
-    schema_id: int
-    deleted: bool
-    created_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,33 +91,20 @@ def counts_under(connection: Connection, context: str | None, prefix: str) -> li
     ]
 
 
-def records_of(
-    connection: Connection,
-    subjects: Collection[Subject],
-    *,
-    deleted: bool | None = None,
-    latest_only: bool = False,
-) -> list[VersionRecord]:
-    """Return the versions of subjects by subject and number, in few queries.
+def chosen(
+    subjects: Collection[Subject], *, deleted: bool | None = None, latest_only: bool = False
+) -> ColumnElement[bool]:
+    """Return the condition for the versions of some subjects; with `latest_only`, for their last.
 
-    With `latest_only`, only the last of them of each subject.
+    There are at least one and at most a few thousand subjects.
     """
-    rows: list[Row[Any]] = []
-    for named in _naming(subjects):
-        statement = select(versions).where(named, *_in_state(deleted))
-        if latest_only:
-            *names, number = versions.c.context, versions.c.subject, versions.c.version
-            highest = select(*names, func.max(number)).where(named, *_in_state(deleted))
-            last = highest.group_by(*names).subquery()
-            same = (ours == its for ours, its in zip((*names, number), last.c, strict=True))
-            statement = select(versions).join(last, and_(*same))
-        rows += connection.execute(statement).all()
-    rows.sort(key=itemgetter(0, 1, 2))
-    found: list[VersionRecord] = []
-    for (context, name), of_subject in groupby(rows, itemgetter(0, 1)):
-        subject = Subject(context, name)
-        found += (VersionRecord(subject, *tuple(row)[2:]) for row in of_subject)
-    return found
+    named = or_(*_naming(subjects))
+    states = _in_state(deleted)
+    if not latest_only:
+        return and_(named, *states)
+    place = versions.c.context, versions.c.subject
+    last = select(*place, func.max(versions.c.version)).where(named, *states).group_by(*place)
+    return tuple_(*place, versions.c.version).in_(last)
 
 
 def _starts_with(

@@ -19,7 +19,7 @@ from headworks.schema import subject_of
 
 pytestmark = pytest.mark.unit
 
-_TOPICS = [f"t{number}" for number in range(12)]
+TOPICS = [f"t{number}" for number in range(12)]
 _FEW = ["latest", "numbers"]
 
 
@@ -37,7 +37,7 @@ class Registry(RegistryClient):
                 json.dumps({"type": "record", "name": "R", "doc": f"é{version}", "fields": []}),
                 registered_ms=1_000 + number,
             )
-            for number, topic in enumerate(_TOPICS)
+            for number, topic in enumerate(TOPICS)
             for version in range(1, number % 3 + 2)
         ]
 
@@ -62,7 +62,7 @@ def registry() -> Registry:
 def _read(registry: Registry, file: Path | None, **more: Any) -> dict[str, SchemaLookup]:
     """Ask as a process does that has just started."""
     registry.asked.clear()
-    return RegistrySubjects(registry, cache=file, **more).versions(_TOPICS)
+    return RegistrySubjects(registry, cache=file, **more).versions(TOPICS)
 
 
 def test_the_versions_of_the_last_process_are_not_read_again(
@@ -70,7 +70,7 @@ def test_the_versions_of_the_last_process_are_not_read_again(
 ) -> None:
     file = tmp_path / "versions"
     expected = _read(registry, None)
-    assert [len(require_versions(topic, expected)) for topic in _TOPICS[:4]] == [1, 2, 3, 1]
+    assert [len(require_versions(topic, expected)) for topic in TOPICS[:4]] == [1, 2, 3, 1]
     assert _read(registry, file) == expected
     assert registry.asked == ["latest", "all"]
     stored = file.stat().st_mtime_ns

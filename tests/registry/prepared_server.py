@@ -10,7 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextmanager
-def prepared_server(answer: Callable[[str], tuple[int, object]]) -> Iterator[tuple[str, list[str]]]:
+def prepared_server(
+    answer: Callable[[str], tuple[int, object]], *, content_type: str = "application/json"
+) -> Iterator[tuple[str, list[str]]]:
     """Yield the address of a server, and its requests as "METHOD PATH".
 
     `answer` returns the status and the body for a path: bytes, or what becomes JSON. It is called
@@ -27,6 +29,7 @@ def prepared_server(answer: Callable[[str], tuple[int, object]]) -> Iterator[tup
                 status, body = answer(self.path)
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)
+            self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

@@ -10,7 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from headworks.errors import UnreachableError
+from headworks import _version_lines
+from headworks.errors import RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
 from tests.registry.prepared_server import prepared_server
 
@@ -117,3 +118,35 @@ def test_a_listing_ends_where_enough_are_known() -> None:
     with listing(lambda offset: range(9000)[offset : offset + PAGE]) as (client, requests):
         assert len(client.list_versions(limit=2500)) == 2998
         assert len(requests) == 3
+
+
+def test_a_list_in_lines_is_the_list() -> None:
+    texts = ['"int"', '{"type":"record"}', "a\nb", "é"]
+    versions = [
+        {"subject": "s", "version": n, "id": n, "schema": text, "aliases": ["a"], "ts": 7}
+        for n, text in enumerate(texts, 1)
+    ]
+
+    def lines(path: str) -> tuple[int, object]:
+        offset = int(parse_qs(urlsplit(path).query)["offset"][0])
+        return 200, _version_lines.encode(map(dict, versions[offset:]))
+
+    with (
+        prepared_server(lines, content_type=_version_lines.CONTENT_TYPE) as (url, _),
+        prepared_server(lambda _: (200, versions)) as (plain, _),
+    ):
+        assert RegistryClient(url).list_objects("") == versions
+        found = RegistryClient(url).list_versions()
+        assert found == RegistryClient(plain).list_versions()
+    assert [one.text for one in found] == texts
+
+
+def test_a_list_in_lines_that_lacks_one_is_refused() -> None:
+    with (
+        prepared_server(
+            lambda _: (200, b'[{"subject":"s","version":1}]'),
+            content_type=_version_lines.CONTENT_TYPE,
+        ) as (url, _),
+        pytest.raises(RefusedError, match="is not a schema registry"),
+    ):
+        RegistryClient(url).list_versions()

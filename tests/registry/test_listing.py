@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
+from headworks._registry.model.definition import SchemaReference
 from headworks._registry.model.schema_limits import SchemaLimits
+from headworks._registry.operations import version_listing
 from headworks._registry.operations.deleter import Deleter
 from headworks._registry.operations.parsed_schemas import SchemaCache
 from headworks._registry.operations.reader import RegistryReader
 from headworks._registry.operations.registrar import ProposedSchema, Registrar
 from headworks._registry.operations.settings import SubjectSettings
 from headworks._registry.operations.version_listing import VersionFilter, VersionQuery
-from headworks._registry.store import RegistryStore
+from headworks._registry.store import RegistryStore, version_records
 from tests.registry.conftest import STORES, new_store
 from tests.registry.rest import record, text_of
 
@@ -144,4 +146,61 @@ def test_many_pages_count_the_versions_once_and_again_after_a_change(store: str)
             pages = [listed(reader, VersionQuery(first=n, last=n + 1)) for n in range(4)]
         assert [one for page in pages for one in page] == expected
         assert len([one for one in sent if "GROUP BY" in one]) == 1
+    database.close()
+
+
+def test_a_list_of_more_subjects_than_a_query_names_is_whole(
+    reader: RegistryReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = VersionFilter(deleted=True)
+    expected = listed(reader, VersionQuery(":*:", every))
+    latest = listed(reader, VersionQuery(":*:", every, latest_only=True))
+    monkeypatch.setattr(version_records, "_MAX_NAMES_PER_QUERY", 2)
+    assert listed(reader, VersionQuery(":*:", every)) == expected
+    assert listed(reader, VersionQuery(":*:", every, latest_only=True)) == latest
+
+
+def test_versions_with_rules_are_found_in_every_group_of_subjects(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(version_listing, "_SUBJECTS_AT_ONCE", 2)
+    database, loader = RegistryStore(store), SchemaCache()
+    registrar = Registrar(database, loader, SchemaLimits())
+    rule = {"name": "r", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "expr": "true"}
+    for number in range(7):
+        rules = {"domainRules": [rule]} if number % 3 == 0 else None
+        proposal = ProposedSchema(text_of(record("a:int")), rules=rules)
+        registrar.register(f"s{number}", proposal, who="t")
+    reader = RegistryReader(database, loader)
+
+    def ruled(first: int, last: int) -> list[tuple[str, int]]:
+        return listed(reader, VersionQuery(rule_types=("CEL",), first=first, last=last))
+
+    assert ruled(0, 10) == [("s0", 1), ("s3", 1), ("s6", 1)]
+    assert ruled(1, 2) == [("s3", 1)]
+    assert listed(reader, VersionQuery(rule_types=("OTHER",))) == []
+    database.close()
+
+
+def test_a_version_in_a_list_has_its_references(store: str) -> None:
+    database, loader = RegistryStore(store), SchemaCache()
+    registrar = Registrar(database, loader, SchemaLimits())
+    for name in ("Money", "Place"):
+        text = text_of({**record("a:int"), "name": name, "namespace": "x"})
+        registrar.register(name.lower(), ProposedSchema(text), who="t")
+    used = (SchemaReference("x.Place", "place", 1), SchemaReference("x.Money", "money", 1))
+    for number in range(2):
+        text = text_of(record("p:x.Place", "m:x.Money", *[f"f{i}:int=0" for i in range(number)]))
+        for name in ("order", "order-again"):  # one schema in two subjects
+            registrar.register(name, ProposedSchema(text, used), who="t")
+    reader = RegistryReader(database, loader)
+    found = reader.every_version(VersionQuery(), seen=lambda _name: True)
+    shown = {(one["subject"], one["version"]): one.get("references") for one in found}
+    expected = [one.as_dict() for one in used]
+    assert shown == {
+        ("money", 1): None,
+        ("place", 1): None,
+        **{(name, n): expected for name in ("order", "order-again") for n in (1, 2)},
+    }
+    assert all(one == reader.version(one["subject"], one["version"]) for one in found)
     database.close()

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from bench.processes import Usage
+from headworks import _version_lines
 from headworks._server.child_process import Service
 from tests.registry.rest import V1, Rest, fresh, record, text_of
 
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.e2e
 SIMPLE = record("id:long")
 WIDER = record("id:long", 'note:string=""')
 BROKEN = record("id:long", "note:string")
+LINES = _version_lines.CONTENT_TYPE
 
 
 def test_register_answers_in_the_shape_of_confluent_8(rest: Rest) -> None:
@@ -499,6 +501,35 @@ def test_the_answers_content_type(rest: Rest, accept: str, status: int, content_
     for path in ("/subjects", "/schemas/types"):
         reply = rest("GET", path, headers={"Accept": accept})
         assert (reply.status, reply.content_type) == (status, content_type)
+
+
+def test_a_list_in_lines_is_the_list_if_lines_are_accepted(rest: Rest) -> None:
+    stem = fresh()
+    used = {"name": "x.Used", "subject": f"{stem}.used", "version": 1}
+    rest.register(f"{stem}.used", record("é:int", name="Used", namespace="x"))
+    rest.register(f"{stem}.a", record("u:x.Used"), references=[used])
+    rest.register(f"{stem}.a", WIDER, metadata={"properties": {"owner": "a\nb"}})
+    rest("PUT", f"/config/{stem}.other", {"alias": f"{stem}.a"})
+    rest("DELETE", f"/subjects/{stem}.used")
+    query = "deleted=true&aliases=true"
+    for path in (
+        f"/schemas?subjectPrefix={stem}&{query}",
+        f"/schemas?subjectPrefix={stem}&{query}&offset=1&limit=1",
+        f"/schemas?subjectPrefix={stem}&latestOnly=true",
+        f"/schemas?subjectPrefix={stem}.none",
+    ):
+        listed = rest("GET", path)
+        for accept in (f"{LINES}, {V1}", f"*/*;q=0.1, {LINES.upper()};q=0.5"):
+            lines = rest("GET", path, headers={"Accept": accept})
+            assert (lines.status, lines.content_type) == (200, LINES)
+            assert _version_lines.decode(lines.body.encode()) == listed.body
+        for accept in ("*/*", "application/*", f"{LINES};q=0, {V1}", f"{LINES}2, {V1}"):
+            assert rest("GET", path, headers={"Accept": accept}) == listed
+        assert rest("GET", path, headers={"Accept": LINES}).status == 406  # errors are JSON
+    both = {"Accept": f"{LINES}, {V1}"}
+    assert rest("GET", f"/subjects/{stem}.a/versions", headers=both).content_type == V1
+    refused = rest("GET", "/schemas?subjectPrefix=%00", headers=both)
+    assert (refused.status, refused.content_type) == (422, V1)
 
 
 def test_the_requests_content_type(rest: Rest) -> None:
