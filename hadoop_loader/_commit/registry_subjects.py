@@ -107,7 +107,7 @@ class RegistrySubjects:
         return prefetch.result()
 
     def _read_ahead(self, subjects: Sequence[str]) -> dict[str, KnownSubject]:
-        if self._listed_numbers() is None:
+        if self._listed_numbers(subjects[0]) is None:
             return {}
         with ThreadPoolExecutor(_LOOKUP_THREADS, "registry-ahead") as pool:
             return self._read_many(pool, subjects, {})
@@ -167,12 +167,12 @@ class RegistrySubjects:
             numbers = {one: listed.get(latest[one].subject, ()) for one in same}
         return {s: known for s, known in same.items() if numbers[s] == known.numbers}
 
-    def _listed_numbers(self) -> dict[str, tuple[int, ...]] | None:
-        """Return the numbers of all versions of all subjects; None if there is no such list."""
+    def _listed_numbers(self, prefix: str = "") -> dict[str, tuple[int, ...]] | None:
+        """Return the numbers of all versions of subjects; None if there is no such list."""
         if not self._lists_numbers:
             return None
         try:
-            found = self._registry.version_numbers(deleted=True)
+            found = self._registry.version_numbers(prefix, deleted=True)
         except RefusedError:
             found = None
         self._lists_numbers = found is not None

@@ -361,7 +361,8 @@ def _schema_body(text: str, references: Sequence[Reference]) -> dict[str, object
 
 
 def _subject_version(found: JsonBody) -> SubjectVersion:
-    references, metadata, aliases = map(found.get, ("references", "metadata", "aliases"))
+    get = found.get
+    references, metadata, aliases = get("references"), get("metadata"), get("aliases")
     return SubjectVersion(
         str(found["subject"]),
         int(found["version"]),
@@ -369,7 +370,7 @@ def _subject_version(found: JsonBody) -> SubjectVersion:
         str(found["schema"]),
         tuple(map(_reference, references)) if references else (),
         _properties(metadata) if metadata else {},
-        found.get("ts"),
+        get("ts"),
         tuple(map(str, aliases)) if aliases else (),
     )
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from headworks._registry.model.definition import JsonObject
 from headworks._registry.model.tags import inline_tags, shown_tags
 from headworks._registry.operations.parsed_schemas import SchemaCache
 from headworks._registry.store.schemas import ListedVersion, StoredSchema, StoredVersion
@@ -50,11 +49,18 @@ def schema_entity(
         for one in references:
             one["subject"] = str(Subject.parse(str(one["subject"]), within=stored.context))
     tags = inline_tags(schema_cache.load(connection, stored)) if response_format.tags else {}
-    found = _content(stored.guid, text, references, definition.metadata, definition.rule_set)
-    if tags and (shown := shown_tags(tags, response_format.tags)):
-        found["schemaTags"] = shown
-    found["ts"] = stored.created_ms
-    return found
+    return {
+        "guid": stored.guid,
+        "schemaType": "AVRO",
+        "schema": text,
+        **_present(
+            references=references,
+            metadata=definition.metadata,
+            ruleSet=definition.rule_set,
+            schemaTags=shown_tags(tags, response_format.tags) if tags else [],
+        ),
+        "ts": stored.created_ms,
+    }
 
 
 def version_entity(
@@ -64,40 +70,33 @@ def version_entity(
     response_format: ResponseFormat = DEFAULT_FORMAT,
 ) -> Entity:
     """Return the object of a version of a subject."""
-    found = {"subject": str(version.subject), "version": version.number, "id": version.schema.id}
-    found |= schema_entity(connection, schema_cache, version.schema, response_format)
-    return _registered(found, version.created_ms, deleted=version.deleted)
+    head = {"subject": str(version.subject), "version": version.number, "id": version.schema.id}
+    shown = schema_entity(connection, schema_cache, version.schema, response_format)
+    deleted = {"deleted": True} if version.deleted else {}
+    return {**head, **shown, "ts": version.created_ms, **deleted}
 
 
 def listed_entity(version: ListedVersion, aliases: Sequence[str]) -> Entity:
     """Return the object of a version in a list, with the aliases of its subject."""
-    found = {"subject": str(version.subject), "version": version.number, "id": version.schema_id}
-    references = [one.as_dict() for one in version.references]
-    found |= _content(version.guid, version.text, references, version.metadata, version.rule_set)
-    if aliases:
-        found["aliases"] = aliases
-    return _registered(found, version.created_ms, deleted=version.deleted)
-
-
-def _content(
-    guid: str,
-    text: str,
-    references: Sequence[Entity],
-    metadata: JsonObject | None,
-    rule_set: JsonObject | None,
-) -> Entity:
-    found: Entity = {"guid": guid, "schemaType": "AVRO", "schema": text}
-    if references:
-        found["references"] = references
-    if metadata:
-        found["metadata"] = metadata
-    if rule_set:
-        found["ruleSet"] = rule_set
+    found = {
+        "subject": str(version.subject),
+        "version": version.number,
+        "id": version.schema_id,
+        "guid": version.guid,
+        "schemaType": "AVRO",
+        "schema": version.text,
+        "ts": version.created_ms,
+    }
+    if version.references or version.metadata or version.rule_set or version.deleted or aliases:
+        found |= _present(
+            references=[one.as_dict() for one in version.references],
+            metadata=version.metadata,
+            ruleSet=version.rule_set,
+            deleted=version.deleted,
+            aliases=aliases,
+        )
     return found
 
 
-def _registered(found: Entity, created_ms: int, *, deleted: bool) -> Entity:
-    found["ts"] = created_ms
-    if deleted:
-        found["deleted"] = True
-    return found
+def _present(**members: object) -> Entity:
+    return {name: value for name, value in members.items() if value}

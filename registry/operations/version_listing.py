@@ -85,7 +85,8 @@ class VersionListing:
         names = _names_under(connection, query.prefix) if query.aliases else {}
         counts = self._counts(connection, query.prefix)
         under = [one.subject for one in counts if query.version_filter.lists(one)]
-        subjects = [one for one in sorted({*under, *names}) if seen(str(one))]
+        listed = sorted({*under, *names}) if names else under
+        subjects = [one for one in listed if seen(str(one))]
         state, latest = query.version_filter.state, query.latest_only
         found: Iterable[ListedVersion]
         if query.rule_types:

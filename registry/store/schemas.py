@@ -14,12 +14,14 @@ from typing import Any, NamedTuple, cast
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Integer,
     Select,
     and_,
     bindparam,
     collate,
     or_,
     select,
+    type_coerce,
 )
 
 from headworks._registry.model.definition import Definition, JsonObject, SchemaReference
@@ -45,7 +47,7 @@ _WITH_SCHEMAS = select(
     versions.c.context,
     versions.c.subject,
     versions.c.version,
-    versions.c.deleted,
+    type_coerce(versions.c.deleted, Integer),  # a Boolean costs a call for each row
     versions.c.created_ms,
     schemas.c.id,
     *_CONTENT,
@@ -173,9 +175,9 @@ def page_of(
             guid,
             text,
             used.get((context, schema_id), ()) if used else (),
-            _load(metadata),
-            _load(rule_set),
-            gone,
+            _load(metadata) if metadata else None,
+            _load(rule_set) if rule_set else None,
+            bool(gone),
             at_ms,
         )
         for context, name, number, gone, at_ms, schema_id, guid, text, metadata, rule_set, _ in rows
