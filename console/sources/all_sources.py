@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hadoop_loader._storage.filesystem import AnyPath
+from headworks._console.sources import quarantine
 from headworks._console.sources.audits import AuditReader
 from headworks._console.sources.dead_letters import DeadLetterDesk
 from headworks._console.sources.governance import GovernanceReader
@@ -71,7 +72,8 @@ class Sources:
             idle_interval=_TREND_INTERVAL_SECONDS,
         )
         self.audit = Poller("audit", self.audits, interval=5.0)
-        self.loads = Poller("loads", LoadReader(endpoints.warehouse), interval=5.0)
+        loads = LoadReader(endpoints.warehouse, when_quarantined=quarantine.prepare)
+        self.loads = Poller("loads", loads, interval=5.0)
         self._pollers: tuple[Poller[Any], ...] = (
             self.subjects,
             self.topics,

@@ -8,7 +8,7 @@ before its first load, not an error.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -78,10 +78,16 @@ def open_log(warehouse: AnyPath) -> CommitLog | None:
 
 
 class LoadReader:
-    """Reads the commit log of the warehouse at `folder`."""
+    """Reads the commit log of the warehouse at `folder`.
 
-    def __init__(self, folder: AnyPath) -> None:
+    It calls `when_quarantined` once, when it first finds that a table has messages in quarantine.
+    """
+
+    def __init__(
+        self, folder: AnyPath, when_quarantined: Callable[[], None] = lambda: None
+    ) -> None:
         self._folder = folder
+        self._when_quarantined: Callable[[], None] | None = when_quarantined
         self._runs: dict[int, LoadRun] = {}  # by number, as of the last read
 
     def __call__(self) -> LoadsSnapshot:
@@ -101,6 +107,9 @@ class LoadReader:
             topic: _table(topic, state, marks.get(topic))
             for topic, state in sorted(last.tables.items() if last else ())
         }
+        if self._when_quarantined and any(one.quarantined for one in tables.values()):
+            self._when_quarantined()
+            self._when_quarantined = None
         report = log.last_run() or {}
         return LoadsSnapshot(
             tuple(self._runs[n] for n in sorted(self._runs, reverse=True)),

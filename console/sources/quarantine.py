@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
+from threading import Thread
 from typing import Any
 
 from hadoop_loader._storage.filesystem import AnyPath, parquet_source, sorted_glob
@@ -50,6 +52,12 @@ class QuarantineRows:
     whole: bool
 
 
+def prepare() -> None:
+    """Import in a thread what the first page would otherwise wait half a second for."""
+    names = "pyarrow.dataset", "pyarrow.parquet"
+    Thread(target=lambda: [*map(import_module, names)], name="quarantine", daemon=True).start()
+
+
 def safe_reason(reason: str) -> str:
     """Return a reason without anything that may come from a value."""
     return reason if _SAFE_REASONS.fullmatch(reason) else _HIDDEN_REASON
@@ -57,14 +65,14 @@ def safe_reason(reason: str) -> str:
 
 def read_quarantine(warehouse: AnyPath, keeps: Callable[[str], bool]) -> QuarantineRows:
     """Return the newest messages in quarantine of the topics that `keeps` accepts."""
-    import pyarrow.parquet as pq  # not for the first page
-
     found: list[QuarantinedRow] = []
     files = 0
     for path in _files(warehouse):
         if len(found) >= _MAX_ROWS or files == _MAX_FILES:
             return QuarantineRows(_newest_first(found), whole=False)
         files += 1
+        import pyarrow.parquet as pq  # see `prepare`; not if there is no file
+
         try:
             table = pq.read_table(parquet_source(path), columns=_COLUMNS, partitioning=None)
         except FileNotFoundError:

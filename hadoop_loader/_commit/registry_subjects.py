@@ -12,8 +12,10 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from threading import Thread
 from typing import TypeVar
@@ -67,9 +69,9 @@ class RegistrySubjects:
     def prefetch(self, topics: Collection[str]) -> None:
         """Start to read the versions of many topics in a thread, unless some are known.
 
-        The next call of `versions` for many topics waits for them, and raises the error if they
-        could not be read. A registry that lists no numbers is not asked, because the check of what
-        was read would take a request for each topic.
+        The next call of `versions` for many topics waits for them, and raises the error if the
+        registry did not answer. A registry that lists no numbers is not asked, because the check
+        of what was read would take a request for each topic.
         """
         running = self._prefetch is not None and not self._prefetch.done()
         if len(topics) > _MAX_SINGLE_LOOKUPS and not running and not self._known_before():
@@ -91,8 +93,9 @@ class RegistrySubjects:
         with ThreadPoolExecutor(_LOOKUP_THREADS, "registry") as pool:
             if len(subjects) > _MAX_SINGLE_LOOKUPS:
                 before = self._prefetched() or self._known_before()
-                known = self._known = self._read_many(pool, [*subjects.values()], before)
-                self._store(known)
+                with _no_garbage():
+                    known = self._known = self._read_many(pool, [*subjects.values()], before)
+                    self._store(known)
             else:
                 known = {}
             rest = [subject for subject in subjects.values() if subject not in known]
@@ -100,16 +103,19 @@ class RegistrySubjects:
         return {t: known[s].writers if s in known else others[s] for t, s in subjects.items()}
 
     def _prefetched(self) -> dict[str, KnownSubject]:
-        """Return what was prefetched; none if nothing was."""
+        """Return what was prefetched; none if nothing was, or the registry changed meanwhile."""
         if self._prefetch is None:
             return {}
         prefetch, self._prefetch = self._prefetch, None
-        return prefetch.result()
+        try:
+            return prefetch.result()
+        except RefusedError:  # of a schema that was deleted after it had been listed
+            return {}
 
     def _read_ahead(self, subjects: Sequence[str]) -> dict[str, KnownSubject]:
         if self._listed_numbers(subjects[0]) is None:
             return {}
-        with ThreadPoolExecutor(_LOOKUP_THREADS, "registry-ahead") as pool:
+        with _no_garbage(), ThreadPoolExecutor(_LOOKUP_THREADS, "registry-ahead") as pool:
             return self._read_many(pool, subjects, {})
 
     def _read_many(
@@ -267,6 +273,20 @@ def require_versions(topic: str, lookups: Mapping[str, SchemaLookup]) -> tuple[W
     if isinstance(found, RefusedError):
         raise found
     return found
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Collect no garbage meanwhile: to look through 40,000 new versions takes as long as to read
+    them.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _in_background(function: Callable[[], Result]) -> Future[Result]:

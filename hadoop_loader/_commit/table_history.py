@@ -14,10 +14,17 @@ from hadoop_loader._tables.sensitive import known_paths, paths_of_versions
 from hadoop_loader._tasks.latest_rows import TableHistory
 from hadoop_loader._tasks.load_task import WriterSchema, event_time_path
 from headworks.errors import SchemaError
-from headworks.schema import Primitive, Record, parse
+from headworks.schema import Primitive, Record, Schema, parse
 from headworks.schema._sensitive import Paths
 
 _MAX_CACHED_PATHS = 10_000
+_MAX_CACHED_SCHEMAS = 16  # a plan needs those of one topic at a time
+
+
+@lru_cache(maxsize=_MAX_CACHED_SCHEMAS)
+def parsed(text: str) -> Schema:
+    """Return the schema of a text that a plan needs more than once."""
+    return parse(text, strict=False)
 
 
 def projections_of(state: TableState, log: CommitLog) -> list[SchemaProjection]:
@@ -34,7 +41,7 @@ def event_time_column(text: str) -> str:
 
     A rebuild reads old values in another logical type, and leaves rows in their partitions.
     """
-    node = schema = parse(text, strict=False)
+    node = schema = parsed(text)
     path = event_time_path(schema)
     if path is None:
         return "_timestamp"
@@ -126,12 +133,12 @@ def field_ids_of(state: TableState, log: CommitLog) -> FieldIds:
 def field_ids_after(before: TableState | None, latest: str, log: CommitLog) -> FieldIds:
     """Return the field ids of a topic's latest schema; `before`: its table, if it has one."""
     if before is None:
-        return field_ids(NO_FIELD_IDS, None, parse(latest, strict=False))
+        return field_ids(NO_FIELD_IDS, None, parsed(latest))
     known = field_ids_of(before, log)
     text = log.schemas.get(before.projections[-1][3])
     if text == latest:
         return known
-    return field_ids(known, parse(text, strict=False), parse(latest, strict=False))
+    return field_ids(known, parsed(text), parsed(latest))
 
 
 def rebuilt_field_ids(before: TableState, latest: str, log: CommitLog) -> FieldIds:

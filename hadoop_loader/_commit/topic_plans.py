@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import SEVERAL_TIMES, Commit, TableState
@@ -19,6 +20,7 @@ from hadoop_loader._commit.report import SkippedTopic
 from hadoop_loader._commit.table_history import (
     event_time_column,
     field_ids_after,
+    parsed,
     sensitive_after,
 )
 from hadoop_loader._commit.text_store import fingerprint
@@ -30,7 +32,7 @@ from hadoop_loader._tables.views import view_query
 from hadoop_loader._tasks.load_task import TopicPlan
 from headworks.compatibility._columns import name_problem, type_problem
 from headworks.errors import HeadworksError, IncompatibleError, RefusedError, UsageError
-from headworks.schema import Record, governance_of, parse, subject_of
+from headworks.schema import Record, governance_of, subject_of
 
 # Names that no topic's table may have: `_headworks` is the folder of the commit log.
 _RESERVED_TABLES = (QUARANTINE_TABLE, MARKS_TABLE, SELF_TEST_TABLE, "_headworks")
@@ -109,27 +111,34 @@ def plan_topics(
 
 def next_state(plan: TopicPlan, before: TableState | None, load: int, size: float) -> TableState:
     """Return the table's state after commit `load`; a new schema or mark adds a projection."""
-    key = fingerprint(plan.latest.text)
-    known = before or TableState(table_name(plan.topic), plan.subject, [])
-    projections = list(known.projections)
-    latest = projections[-1] if projections else [0, 0, 0, ""]
-    # A table of an earlier release is defined again, to have its files in the present form.
-    # One whose marks are others has other comments, and another masked view.
-    sensitive = [[*path] for path in plan.sensitive]
-    defined = known.field_ids and known.marked and known.sensitive == sensitive
-    if (latest[1], latest[3]) != (plan.latest.version, key) or not defined:
-        projections.append([load, plan.latest.version, plan.latest.schema_id, key])
+    known = _known_state(plan, before)
     return replace(
         known,
-        projections=projections,
+        projections=_next_projections(plan, known, load),
         record_bytes=round(size, 1),
         hourly=plan.hourly,
         field_ids=fingerprint(plan.field_ids.text),
         earlier_lives=plan.life - 1,
-        sensitive=sensitive,
+        sensitive=[[*path] for path in plan.sensitive],
         marked=True,
-        partition_time=_partition_time(plan, before, key),
+        partition_time=_partition_time(plan, before, fingerprint(plan.latest.text)),
     )
+
+
+def _known_state(plan: TopicPlan, before: TableState | None) -> TableState:
+    return before or TableState(table_name(plan.topic), plan.subject, [])
+
+
+def _next_projections(plan: TopicPlan, known: TableState, load: int) -> list[list[Any]]:
+    key = fingerprint(plan.latest.text)
+    latest = known.projections[-1] if known.projections else [0, 0, 0, ""]
+    # A table of an earlier release is defined again, to have its files in the present form.
+    # One whose marks are others has other comments, and another masked view.
+    sensitive = [[*path] for path in plan.sensitive]
+    defined = known.field_ids and known.marked and known.sensitive == sensitive
+    if (latest[1], latest[3]) == (plan.latest.version, key) and defined:
+        return list(known.projections)
+    return [*known.projections, [load, plan.latest.version, plan.latest.schema_id, key]]
 
 
 def _partition_time(plan: TopicPlan, before: TableState | None, key: str) -> str:
@@ -160,7 +169,7 @@ def store_texts(plan: TopicPlan, log: CommitLog) -> None:
 
 def schema_changed(plan: TopicPlan, before: TableState | None) -> bool:
     """Return whether the topic's latest schema, or what is sensitive, differs from the table's."""
-    return bool(next_state(plan, before, 0, 0.0).projections[-1][0] == 0)
+    return bool(_next_projections(plan, _known_state(plan, before), 0)[-1][0] == 0)
 
 
 def _check(plan: TopicPlan, before: TableState | None, log: CommitLog, *, embedded: bool) -> None:
@@ -181,9 +190,7 @@ def _check_history(
     The question is nearly always the same from load to load, so verdicts are cached. Refusals are
     not.
     """
-    projections = [
-        SchemaProjection(load, at, parse(text, strict=False)) for load, at, text in history
-    ]
+    projections = [SchemaProjection(load, at, parsed(text)) for load, at, text in history]
     if isinstance(latest := projections[-1].schema, Record):
         governance_of(latest)
     try:
@@ -196,7 +203,8 @@ def _check_history(
             "policy `warehouse` refuses such a change beforehand",
         ) from None
     if changed:
-        query = view_query("", projections)  # raises what no view can show of the rows there are
+        # It raises what no view can show of the rows there are.
+        query = view_query("", projections, columns)
         check_metastore_limits(columns, query, embedded=embedded)
 
 

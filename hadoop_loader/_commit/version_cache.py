@@ -92,9 +92,11 @@ class VersionCache:
     def _encoded(self, subjects: Mapping[str, KnownSubject]) -> bytes:
         known = [(name, s) for name, s in subjects.items() if s.registered_ms is not None]
         rows = [w for _, s in known for w in s.writers]
-        of_rows = [(name, *s.latest, s.registered_ms) for name, s in known for _ in s.writers]
-        columns = [[row[n] for row in of_rows] for n in range(4)]
-        columns += [
+        columns: list[list[Any]] = [
+            [name for name, s in known for _ in s.writers],
+            [s.latest[0] for _, s in known for _ in s.writers],
+            [s.latest[1] for _, s in known for _ in s.writers],
+            [s.registered_ms for _, s in known for _ in s.writers],
             [w.version for w in rows],
             [w.schema_id for w in rows],
             [w.text for w in rows],

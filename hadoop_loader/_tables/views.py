@@ -65,12 +65,15 @@ def view_columns(history: Sequence[SchemaProjection]) -> tuple[StructField, ...]
     )
 
 
-def view_query(table: str, history: Sequence[SchemaProjection]) -> str:
+def view_query(
+    table: str, history: Sequence[SchemaProjection], files: Sequence[StructField] | None = None
+) -> str:
     """Return the SELECT of the view over `table`, which is a quoted name.
 
-    Raises IncompatibleError for old rows that no view can show.
+    `files`: the columns of that table, if they are known. Raises IncompatibleError for old rows
+    that no view can show.
     """
-    files, latest = file_columns(history), history[-1].schema
+    files, latest = files or file_columns(history), history[-1].schema
     rows = [dict(row_values(projection.schema, latest, files)) for projection in history]
     items = [_column(name, [row[name] for row in rows], history) for name in rows[-1]]
     items += [_METADATA.get(f.name, quoted(f.name)) for f in METADATA_COLUMNS]

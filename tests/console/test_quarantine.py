@@ -80,3 +80,15 @@ def test_tables_show_how_far_they_are_complete_and_their_lag(warehouse: Path) ->
     assert (loads.by_topic["views"].files, loads.free_share is None) == (2, False)
     view = load_list(loads, {"views": 5, "elsewhere": 1}, ALL_VISIBLE, ListQuery())
     assert view.lags == {"views": 5}
+
+
+def test_the_reader_of_loads_says_once_that_there_are_messages(
+    tmp_path: Path, warehouse: Path
+) -> None:
+    told: list[str] = []
+    empty = LoadReader(tmp_path / "none", lambda: told.append("none"))
+    found = LoadReader(warehouse, lambda: told.append("some"))
+    for _ in range(2):
+        empty()
+        found()
+    assert told == ["some"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hadoop_loader._commit.registry_subjects import RegistrySubjects, SchemaLookup
-from headworks.errors import UnreachableError
+from headworks.errors import RefusedError, UnreachableError
 from headworks.registry_client import SubjectVersion
 from headworks.schema import subject_of
 from tests.hadoop_loader.memory import World
@@ -37,8 +37,8 @@ class Slow(Registry):
         if not more["latest_only"]:
             self.asked_for_all.set()
             assert self.sent.wait(20)
-        if self.failure is not None:
-            raise self.failure
+            if self.failure is not None:
+                raise self.failure
         return [*found]
 
 
@@ -132,6 +132,20 @@ def test_a_failure_is_raised_once_and_the_next_load_reads_again(registry: Slow) 
     registry.failure = None
     again.prefetch(TOPICS)
     assert again.versions(TOPICS) == _now(registry)
+
+
+def test_a_schema_that_is_deleted_while_it_is_read_fails_no_load(registry: Slow) -> None:
+    subjects = RegistrySubjects(registry)
+    registry.failure = RefusedError("schema 7 not found", status=404, code=40403)
+    registry.sent.clear()
+    subjects.prefetch(TOPICS)
+    assert registry.asked_for_all.wait(20)
+    registry.held = [one for one in registry.held if one.version != 2]
+    registry.sent.set()
+    assert subjects._prefetch is not None
+    subjects._prefetch.exception(20)
+    registry.failure = None
+    assert subjects.versions(TOPICS) == _now(registry)
 
 
 def test_nothing_is_read_that_costs_more_than_it_saves(
