@@ -277,9 +277,7 @@ def require_versions(topic: str, lookups: Mapping[str, SchemaLookup]) -> tuple[W
 
 @contextmanager
 def _no_garbage() -> Iterator[None]:
-    """Collect no garbage meanwhile: to look through 40,000 new versions takes as long as to read
-    them.
-    """
+    """Pause garbage collection: scanning 40,000 new versions takes as long as reading them."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from headworks._registry.model.definition import SchemaReference
+from headworks._registry.model.refusals import ServiceError
 from headworks._registry.model.schema_limits import SchemaLimits
 from headworks._registry.operations import version_listing
 from headworks._registry.operations.deleter import Deleter
@@ -44,6 +45,8 @@ def reader(
     deleter.delete_version("s02", 3, permanent=False, who="t")
     deleter.delete_version("s05", 1, permanent=False, who="t")
     deleter.delete_subject("s08", permanent=False, who="t")
+    for permanent in (False, True):
+        deleter.delete_version("s10", 1, permanent=permanent, who="t")
     yield RegistryReader(database, loader)
     database.close()
 
@@ -204,3 +207,18 @@ def test_a_version_in_a_list_has_its_references(store: str) -> None:
     }
     assert all(one == reader.version(one["subject"], one["version"]) for one in found)
     database.close()
+
+
+def test_the_numbers_of_many_subjects_are_those_of_each(reader: RegistryReader) -> None:
+    names = reader.every_subject()
+    for wanted in (VersionFilter(), VersionFilter(deleted=True), VersionFilter(deleted_only=True)):
+        for one in reader.subjects_with_versions([*names, "none"], wanted):
+            every = [] if one["subject"] == "none" else _numbers(reader, one["subject"], wanted)
+            assert one["versions"] == every
+
+
+def _numbers(reader: RegistryReader, name: str, wanted: VersionFilter) -> list[int]:
+    try:
+        return reader.versions(name, wanted)
+    except ServiceError:  # it has none in this state
+        return []
