@@ -7,7 +7,8 @@ Rules:
   Otherwise the texts of the previous answer are returned: a version never changes. So a loader that
   runs every ten minutes does not read 40,000 schemas each time. With a `VersionCache`, a loader
   that was just started does not either.
-- What `prefetch` reads is checked in the same way, so it may be read before the end offsets.
+- Versions that `prefetch` reads are checked in the same way, so it may read them before the end
+  offsets.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class RegistrySubjects:
         self._lists_numbers = True  # until the registry shows that it cannot
         # By subject, of the last call with many topics; None: of the cache.
         self._known: dict[str, KnownSubject] | None = None
-        self._stored: dict[str, KnownSubject] = {}  # what the cache has
+        self._stored: dict[str, KnownSubject] = {}  # in the cache
         self._prefetch: Future[dict[str, KnownSubject]] | None = None  # for the next call
 
     def prefetch(self, topics: Collection[str]) -> None:
