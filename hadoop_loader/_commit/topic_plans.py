@@ -31,7 +31,13 @@ from hadoop_loader._tables.old_rows import SchemaProjection, file_columns
 from hadoop_loader._tables.views import view_query
 from hadoop_loader._tasks.load_task import TopicPlan
 from headworks.compatibility._columns import name_problem, type_problem
-from headworks.errors import HeadworksError, IncompatibleError, RefusedError, UsageError
+from headworks.errors import (
+    HeadworksError,
+    IncompatibleError,
+    RefusedError,
+    SchemaError,
+    UsageError,
+)
 from headworks.schema import Record, governance_of, subject_of
 
 # Names that no topic's table may have: `_headworks` is the folder of the commit log.
@@ -156,7 +162,10 @@ def _partition_time(plan: TopicPlan, before: TableState | None, key: str) -> str
     if known or plan.latest.version != len(plan.writers):
         return SEVERAL_TIMES
     keys = {fingerprint(writer.text) for writer in plan.writers}
-    times = {event_time_column(writer.text) for writer in plan.writers}
+    try:
+        times = {event_time_column(writer.text) for writer in plan.writers}
+    except SchemaError:  # of an old version, which may never have had rows
+        return SEVERAL_TIMES
     all_known = keys >= {key for *_, key in before.projections}
     return time if all_known and times == {time} else SEVERAL_TIMES
 

@@ -308,3 +308,14 @@ def test_a_table_of_an_earlier_release(
         assert [topic.load(first), topic.load(second)] == ["", ""]
         Compaction(world.context(), every=True).run()
     assert topic.load(third, missing=missing) == expected
+
+
+def test_a_version_of_an_earlier_release_that_nobody_could_load(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = Moved(world)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(topic_plans, "_partition_time", lambda *_: "")
+        topic.load(schema("at", *BOTH))
+    world.register("moved", schema("gone", *BOTH))
+    assert topic.load(schema("at", *BOTH, MORE)) == SEVERAL_TIMES
