@@ -95,6 +95,7 @@ class ZooKeeperSession:
         self._listeners: list[tuple[Callable[[SessionState], None], Any]] = []
         self._watch_timeout()
         self._survive_lost_answers()
+        self._leave_silent_servers()
 
     @property
     def id(self) -> int:
@@ -157,6 +158,27 @@ class ZooKeeperSession:
             return read(header, *more)
 
         connection._read_response = reading
+
+    def _leave_silent_servers(self) -> None:
+        """Give each attempt to connect a part of the session's timeout.
+
+        A server may accept a connection and never answer, and a host may answer nothing. Kazoo
+        would wait for it until the session has ended, while other servers, or the same one, answer.
+        """
+        connection, handler = self.client._connection, self.client.handler
+        create, invoke = handler.create_connection, connection._invoke
+
+        def part(seconds: float) -> float:
+            tries = len(self.client.hosts) + 1  # of which all are over before the session is
+            return min(seconds, float(self.client._session_timeout) / 1000 / tries)
+
+        def creating(*arguments: Any, timeout: float, **options: Any) -> Any:
+            return create(*arguments, timeout=part(timeout), **options)
+
+        def invoking(timeout: float, *arguments: Any, **options: Any) -> Any:
+            return invoke(part(timeout), *arguments, **options)
+
+        handler.create_connection, connection._invoke = creating, invoking
 
     def __enter__(self) -> ZooKeeperSession:
         return self

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,25 @@ def test_a_chroot_is_created_only_on_request(zookeeper: Ensemble) -> None:
         first.client.create("/mark")
     with open_session(f"{zookeeper.address}/somebody") as second:
         assert second.client.exists("/mark")
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("accepts", [True, False])
+def test_a_silent_server_leaves_time_for_another(
+    zookeeper: Ensemble, monkeypatch: pytest.MonkeyPatch, accepts: bool
+) -> None:
+    """It accepts the connection and says nothing, or its host says nothing at all."""
+    monkeypatch.setattr("kazoo.protocol.connection.random.shuffle", lambda _: None)
+    with socket.socket() as silent, ExitStack() as others:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(0)
+        for _ in range(0 if accepts else 8):  # more than wait for a server that never accepts
+            other = others.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(silent.getsockname())
+        first = f"127.0.0.1:{silent.getsockname()[1]}"
+        with open_session(f"{first},{zookeeper.address}", timeout=30, wait=14) as session:
+            assert session.client.get("/")
 
 
 @pytest.mark.contract
