@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from prometheus_client.exposition import generate_latest
 
-from headworks._audit import queries
+from headworks._audit import alerts, queries
 from headworks._audit.alerts import send_alerts, webhook
 from headworks._audit.findings import KINDS, AuditFinding, findings, general_findings
 from headworks._audit.increments import CountedRange, Increment
@@ -24,6 +24,7 @@ from headworks._audit.store.retention import Retention, remove_expired
 from headworks._audit.thresholds import Thresholds, save_thresholds, stored_thresholds
 from headworks._audit_counting import AUDIT_TOPIC
 from tests.audit.test_store import DAY, WINDOW, add, increment, pass_all
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.unit
 
@@ -261,8 +262,10 @@ def hook() -> Iterator[Hook]:
 
 @pytest.mark.e2e
 def test_an_alert_is_sent_once_and_again_when_it_is_resolved(
-    store: AuditStore, hook: Hook, tmp_path: Path
+    store: AuditStore, hook: Hook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A busy machine may keep the thread of the hook waiting.
+    monkeypatch.setattr(alerts, "_TIMEOUT_SECONDS", PATIENCE)
     post = webhook(hook.url)
     one = AuditFinding("duplicated", "duplicated/hadoop/t", "hadoop", "t", "twice")
     hook.status = 503
