@@ -39,8 +39,5 @@ def _builder(jvm: Any) -> Any:
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(source)
     found = compiler.getClassLoader().loadClass(f"{_RULE}$Builder")
-    return found.getDeclaredConstructors()[0].newInstance(_no_arguments(jvm))
-
-
-def _no_arguments(jvm: Any) -> Any:
-    return jvm.java.util.ArrayList().toArray()
+    no_arguments = jvm.java.util.ArrayList().toArray()
+    return found.getDeclaredConstructors()[0].newInstance(no_arguments)

@@ -88,7 +88,6 @@ class Metrics:
 
     def close(self) -> None:
         """Send the rest and stop; the producer stays open."""
-        _open.discard(self)
         self._stopping.set()
         self._thread.join()
         self._report_safely()
@@ -140,7 +139,8 @@ def _restart_after_fork() -> None:
 
 def _close_at_exit() -> None:
     for metrics in list(_open):
-        metrics.close()
+        if not metrics._stopping.is_set():
+            metrics.close()
 
 
 os.register_at_fork(after_in_child=_restart_after_fork)
