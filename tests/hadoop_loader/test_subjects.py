@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from headworks.errors import RefusedError
 from headworks.registry_client import Reference, RegistryClient, SubjectVersion
 from headworks.schema import subject_of
 from tests.hadoop_loader.real import Stage
+from tests.registry.conftest import start_registry
 
 pytestmark = pytest.mark.e2e
 
@@ -49,6 +50,13 @@ class OfAnother(Counted):
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         return super().ask(method, path.replace("&versions=true", ""), body)
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.Service]:
+    """A registry of these tests alone: many subjects of others change what is asked."""
+    with start_registry(tmp_path_factory.mktemp("registry")) as running:
+        yield running
 
 
 @pytest.fixture
