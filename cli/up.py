@@ -21,7 +21,7 @@ from headworks._cli.progress_lines import ProgressLines
 from headworks._cli.server_options import host_and_port
 from headworks._cli.stack.metrics_addresses import MetricsAddresses
 from headworks._server.child_process import Service
-from headworks._server.security.exposure import parse_listen
+from headworks._server.security.exposure import is_loopback, parse_listen
 from headworks._settings import SETTINGS, resolve, resolve_optional
 from headworks.errors import UnreachableError, UsageError
 
@@ -75,6 +75,11 @@ def up(
             ("--console", at_console),
         )
     ]
+    for *_, (host, _) in parsed:
+        _check_loopback(host)
+    pages = MetricsAddresses.of(metrics, fixed=at_broker == SETTINGS["bootstrap"].default)
+    if pages.broker is not None:
+        _check_loopback(parse_listen(pages.broker, "--metrics")[0])
     places = _Places(
         folder=Path(resolve("data_dir", data_dir)),
         broker=at_broker,
@@ -82,7 +87,7 @@ def up(
         console=at_console,
         zookeeper=resolve_optional("zookeeper", zookeeper) or None,
         store=resolve_optional("audit_store"),
-        pages=MetricsAddresses.of(metrics, fixed=at_broker == SETTINGS["bootstrap"].default),
+        pages=pages,
     )
     for option, address, (host, port) in parsed:
         _check_free(address, host, port, option)
@@ -97,6 +102,17 @@ def _check_installed() -> None:
     for package in _SERVER_PACKAGES:
         if importlib.util.find_spec(package) is None:
             raise ModuleNotFoundError(name=package)
+
+
+def _check_loopback(host: str) -> None:
+    """Raise UsageError if other machines can reach `host`; a server would name its own options."""
+    if not is_loopback(host):
+        raise UsageError(
+            f"other machines can reach {host}, and the servers of `headworks up` authenticate"
+            " nobody: anyone who can reach them would have full access",
+            fix="listen on 127.0.0.1. To serve others, start each server with its own command"
+            " (`headworks broker start --users FILE`, ...)",
+        )
 
 
 def _check_free(address: str, host: str, port: int, option: str) -> None:
