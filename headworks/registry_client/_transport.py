@@ -25,7 +25,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import urllib3
-from urllib3.exceptions import HTTPError, LocationParseError, NewConnectionError, SSLError
+from urllib3.exceptions import (
+    HTTPError,
+    LocationParseError,
+    NewConnectionError,
+    ProtocolError,
+    SSLError,
+)
 from urllib3.exceptions import TimeoutError as TimedOutError
 from urllib3.util import Timeout, parse_url
 
@@ -131,7 +137,7 @@ class HttpTransport:
         except SSLError as error:
             raise _untrusted(url, error) from None
         except HTTPError as error:
-            return _unreachable(url, _reason(error))
+            return _unreachable(url, _reason(url, error))
         if response.status in _RETRIED_STATUSES:
             return _unreachable(url, f"it answered with status {response.status}")
         answer = _decode(url, response)
@@ -184,6 +190,11 @@ def _store_error(url: str, answer: Mapping[str, object]) -> UnreachableError:
 
 
 def _untrusted(url: str, error: SSLError) -> UnreachableError:
+    if not isinstance(error.args[0], ssl.SSLCertVerificationError):
+        return UnreachableError(
+            f"the server at {url} does not use TLS as this client does: {error}",
+            fix="if it has no TLS, begin its URL in the setting `registry` with http://",
+        )
     return UnreachableError(
         f"the registry at {url} is not trusted: {error}",
         fix="give the certificate of the CA that signed its own: the setting tls_ca "
@@ -212,10 +223,13 @@ def _store_failed(status: int, answer: JsonBody) -> bool:
     )
 
 
-def _reason(error: HTTPError) -> str:
+def _reason(url: str, error: HTTPError) -> str:
     """Return why there was no response, without the names of internal objects."""
     if isinstance(error, NewConnectionError):
         return str(error).rpartition("] ")[2]
+    if isinstance(error, ProtocolError):
+        tls = "" if url.startswith("https:") else " (if it has TLS, its URL begins with https:)"
+        return f"the server there ends the connection{tls}"
     return "it takes too long" if isinstance(error, TimedOutError) else str(error)
 
 

@@ -67,8 +67,14 @@ def test_our_client(
     assert RegistryClient(url).subjects() is not None
     with pytest.raises(UsageError, match="tls_ca"):
         RegistryClient(url, tls_ca="/no/such/file")
-    with pytest.raises(UnreachableError):
+    with pytest.raises(UnreachableError, match="its URL begins with https:"):
         RegistryClient(url.replace("https", "http"), sleep=lambda _: None).subjects()
+
+
+def test_our_client_asks_a_server_without_tls_for_it(registry: child_process.Service) -> None:
+    with pytest.raises(UnreachableError, match="does not use TLS as this client does") as refused:
+        RegistryClient(f"https://{registry.address}").subjects()
+    assert "http://" in str(refused.value)
 
 
 def test_old_versions_of_tls_are_refused(secure: child_process.Service, folder: Path) -> None:
