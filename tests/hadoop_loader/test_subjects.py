@@ -53,15 +53,15 @@ class OfAnother(Counted):
 
 
 @pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.Service]:
+def own_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[child_process.Service]:
     """A registry of these tests alone: many subjects of others change what is asked."""
     with start_registry(tmp_path_factory.mktemp("registry")) as running:
         yield running
 
 
 @pytest.fixture
-def client(registry: child_process.Service) -> Counted:
-    return Counted(registry.url)
+def client(own_registry: child_process.Service) -> Counted:
+    return Counted(own_registry.url)
 
 
 def text(name: str, *fields: str, of: str = "int") -> str:
@@ -120,9 +120,9 @@ def test_one_listing_equals_a_request_per_topic(client: Counted) -> None:
 
 @pytest.mark.parametrize("kind", [Counted, OfAnother])
 def test_versions_are_read_once_and_again_only_if_the_registry_has_others(
-    registry: child_process.Service, kind: type[Counted]
+    own_registry: child_process.Service, kind: type[Counted]
 ) -> None:
-    client = kind(registry.url)
+    client = kind(own_registry.url)
     expected = registered(client, 12)
     subjects = RegistrySubjects(client)
     assert subjects.versions(expected) == expected
