@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +16,7 @@ from headworks._cli.output import Format, FormatOption
 from headworks._cli.server_options import LogOptions
 from headworks._cli.times import parse_duration_ms
 from headworks._settings import resolve_optional
+from headworks._stop_event import StopEvent
 
 if TYPE_CHECKING:
     from headworks._audit.metrics import AuditMetrics
@@ -97,7 +97,7 @@ def run(
     from headworks._server.child_process import end_with_parent
 
     end_with_parent()
-    stop = threading.Event()
+    stop = StopEvent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     from headworks._audit.alerts import webhook

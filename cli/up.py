@@ -23,6 +23,7 @@ from headworks._cli.stack.metrics_addresses import MetricsAddresses
 from headworks._server.child_process import Service
 from headworks._server.security.exposure import is_loopback, parse_listen
 from headworks._settings import SETTINGS, resolve, resolve_optional
+from headworks._stop_event import StopEvent
 from headworks.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
@@ -77,9 +78,6 @@ def up(
     ]
     for *_, (host, _) in parsed:
         _check_loopback(host)
-    pages = MetricsAddresses.of(metrics, fixed=at_broker == SETTINGS["bootstrap"].default)
-    if pages.broker is not None:
-        _check_loopback(parse_listen(pages.broker, "--metrics")[0])
     places = _Places(
         folder=Path(resolve("data_dir", data_dir)),
         broker=at_broker,
@@ -87,11 +85,11 @@ def up(
         console=at_console,
         zookeeper=resolve_optional("zookeeper", zookeeper) or None,
         store=resolve_optional("audit_store"),
-        pages=pages,
+        pages=_metrics_pages(metrics, at_broker),
     )
     for option, address, (host, port) in parsed:
         _check_free(address, host, port, option)
-    stop = threading.Event()
+    stop = StopEvent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     _run(places, stop, format)
@@ -102,6 +100,13 @@ def _check_installed() -> None:
     for package in _SERVER_PACKAGES:
         if importlib.util.find_spec(package) is None:
             raise ModuleNotFoundError(name=package)
+
+
+def _metrics_pages(option: str | None, broker: str) -> MetricsAddresses:
+    pages = MetricsAddresses.of(option, fixed=broker == SETTINGS["bootstrap"].default)
+    if pages.broker is not None:
+        _check_loopback(parse_listen(pages.broker, "--metrics")[0])
+    return pages
 
 
 def _check_loopback(host: str) -> None:

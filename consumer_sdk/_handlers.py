@@ -38,6 +38,7 @@ from consumer_sdk._retrying_consumer import PutOff, RetryingConsumer
 from consumer_sdk._tracing import traced
 from headworks._choice import choice
 from headworks._in_thread import in_thread
+from headworks._stop_event import StopEvent
 from headworks.errors import UsageError
 
 T = TypeVar("T")
@@ -68,7 +69,7 @@ class Consumers:
         self._last: Consumer[Any] | None = None  # of the run that began last
         self._waiting: PutOff
         self._attempts: Attempts
-        self._stopping = threading.Event()
+        self._stopping = StopEvent()
 
     def on(
         self,

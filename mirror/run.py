@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 
 from headworks._mirror.audit_tier import MirrorAuditTier
 from headworks._mirror.metrics import MirrorMetrics
@@ -18,12 +17,13 @@ from headworks._mirror.schema_ids import SchemaIdCheck
 from headworks._mirror.session import SourceContext
 from headworks._mirror.stream import MirrorStream
 from headworks._mirror.topics import MirroredTopics
+from headworks._stop_event import StopEvent
 from headworks.registry_client import RegistryClient
 
 
 def run(options: MirrorOptions) -> None:
     """Mirror until SIGTERM or SIGINT."""
-    stopping = threading.Event()
+    stopping = StopEvent()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     found = [_source_context(options, source) for source in options.sources]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -21,6 +20,7 @@ from hadoop_loader._operations.schedule import load_every, open_when_free
 from hadoop_loader._storage.filesystem import AnyPath
 from hadoop_loader._storage.object_lease import WarehouseInUseError
 from headworks._server.metrics_page import MetricsEndpoint
+from headworks._stop_event import StopEvent
 from headworks.errors import HeadworksError, UnreachableError, UsageError
 
 _LOG = logging.getLogger("hadoop_loader._operations.schedule")
@@ -177,7 +177,7 @@ def load_until_signal(
 
     `standby`: wait while another loader holds the warehouse. Raises what opening raises otherwise.
     """
-    stop = threading.Event()
+    stop = StopEvent()
 
     def open_() -> WarehouseService[Any] | None:
         opened = open_when_free(service.open, runs.waiting, runs.look_failed, stop)
