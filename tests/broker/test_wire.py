@@ -16,7 +16,7 @@ from headworks._kafka.protocol.apis import SASL_APIS
 from headworks._kafka.records import check_batch, iter_batches
 from headworks._server import child_process
 from tests.broker.build import batch
-from tests.broker.clients import eventually
+from tests.broker.clients import DEADLINE, eventually
 from tests.broker.wire import Wire, fetch, fetched, kind, produce, produced
 
 pytestmark = pytest.mark.e2e
@@ -140,9 +140,9 @@ def test_many_requests_in_one_piece_are_answered_in_order(address: str, topic: s
 
 def test_a_parked_fetch_delays_later_replies_of_its_connection(address: str, topic: str) -> None:
     with Wire(address) as wire:
+        began = time.monotonic()
         parked = wire.send(FETCH, 11, fetch(topic, 0, 0, wait_ms=400))
         later = wire.send(VERSIONS, 0, b"")
-        began = time.monotonic()
         assert [wire.receive()[0], wire.receive()[0]] == [parked, later]
         assert time.monotonic() - began > 0.3
 
@@ -433,6 +433,6 @@ def test_a_client_that_does_not_read_is_not_read_from(address: str, topic: str) 
             pass
         with Wire(address) as other:
             assert other.ask(VERSIONS, 0).error_code == 0
-        wire.socket.settimeout(10)
+        wire.socket.settimeout(DEADLINE)
         for _ in range(5):
             assert wire.receive()[0] == 1
