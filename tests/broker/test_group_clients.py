@@ -44,7 +44,7 @@ def consumer_of(address: str, group: str, **options: Any) -> Consumer:
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": 6000,
+            "session.timeout.ms": 60_000,  # longer than anybody here stands still
             "heartbeat.interval.ms": 200,
         }
         | options
@@ -117,15 +117,14 @@ def test_a_static_member_comes_back_without_disturbing(
     address: str, shared: str, new_name: Callable[[], str]
 ) -> None:
     group = new_name()
-    long = {"session.timeout.ms": 30_000}  # longer than anybody here stands still
-    one = consumer_of(address, group, **{"group.instance.id": "one"}, **long)
-    two = consumer_of(address, group, **{"group.instance.id": "two"}, **long)
+    one = consumer_of(address, group, **{"group.instance.id": "one"})
+    two = consumer_of(address, group, **{"group.instance.id": "two"})
     for consumer in (one, two):
         consumer.subscribe([shared])
     read([one, two], lambda: owned([one, two]) == [2, 2], [])
     before = {(p.topic, p.partition) for p in two.assignment()}
     two.close()
-    again = consumer_of(address, group, **{"group.instance.id": "two"}, **long)
+    again = consumer_of(address, group, **{"group.instance.id": "two"})
     again.subscribe([shared])
     read([one, again], lambda: owned([one, again]) == [2, 2], [])
     assert {(p.topic, p.partition) for p in again.assignment()} == before
