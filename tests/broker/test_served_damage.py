@@ -42,10 +42,11 @@ import sys
 from confluent_kafka import Consumer, TopicPartition
 consumer = Consumer({"bootstrap.servers": sys.argv[1], "group.id": "g", "check.crcs": True})
 consumer.assign([TopicPartition(sys.argv[2], 0, 0)])
+message = consumer.poll(60)  # the first one comes as late as the machine is slow
 for _ in range(40):
-    message = consumer.poll(0.5)
     if message is not None:
         print(message.error().name() if message.error() else message.offset(), flush=True)
+    message = consumer.poll(0.5)
 """
 
 
