@@ -14,13 +14,17 @@ import signal
 import subprocess
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from headworks._audit_counting import publishing
+from headworks._cli.stack import ports
 from headworks._server import child_process
+from headworks.groups import Groups, _groups
 from headworks.registry_client._schema_ids import EventSchemaIds
 from producer_sdk import Producer
 from tests import command_line
@@ -129,6 +133,15 @@ def _sort_by_length(items: list[pytest.Item], root: Path) -> None:
     items.sort(key=lambda item: places[item.path])
 
 
+class _OwnPorts(Random):
+    """Draws ports that no other worker draws, and may take before a server listens there."""
+
+    def sample(self, population: Any, k: int, **options: Any) -> list[Any]:
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+        own = population[int(worker) :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
+        return super().sample(own, len(own)) if len(own) > 100 else super().sample(population, k)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def busy_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Let clients without a timeout of their own wait, and publish no counts of other workers.
@@ -140,6 +153,9 @@ def busy_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setattr(EventSchemaIds.__init__, "__defaults__", (PATIENCE,))
         patch.setitem(Producer.__init__.__kwdefaults__ or {}, "registry_timeout", PATIENCE)
         patch.setattr(publishing, "_CLOSE_SECONDS", PATIENCE)
+        patch.setattr(_groups, "_ZOOKEEPER_TIMEOUT_SECONDS", PATIENCE)
+        patch.setitem(Groups.described.__kwdefaults__ or {}, "age_timeout", PATIENCE)
+        patch.setattr(ports, "Random", _OwnPorts)
         yield
 
 
