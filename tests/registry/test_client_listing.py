@@ -14,6 +14,7 @@ from headworks import _version_lines
 from headworks.errors import RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
 from tests.registry.prepared_server import prepared_server
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.e2e
 
@@ -50,7 +51,7 @@ def test_a_long_listing_is_read_in_pages_that_join() -> None:
 
 
 def test_two_pages_are_requested_at_a_time() -> None:
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=PATIENCE)
     served: list[int] = []
 
     def slow(offset: int) -> Sequence[int]:
