@@ -29,7 +29,6 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ign
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import KafkaFetcher, KafkaLog
 from hadoop_loader._fetch.ranges import FetchRange
-from headworks._cli.stack.ports import free_ports
 from headworks._kafka.error_codes import ErrorCode
 from headworks._kafka.protocol.apis import ApiKey
 from tests.broker.clients import DEADLINE, eventually
@@ -43,7 +42,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
 ]
 
-_SHORT_MS = 1000  # the timeout of a transaction that its producer leaves open
+_SHORT_MS = 5000  # the timeout of a transaction that its producer leaves open
 _LONG_MS = 600_000  # the timeout of one that a successor ends
 
 Transaction = tuple[Sequence[str], bool]  # messages, and whether to commit them
@@ -269,15 +268,16 @@ def test_an_open_transaction_holds_readers_and_a_new_producer_ends_it(
     address: str, topic: str, new_name: Callable[[], str]
 ) -> None:
     name = new_name()
-    Producer({"bootstrap.servers": address}).produce(topic, "before")
+    plain = Producer({"bootstrap.servers": address})
+    plain.produce(topic, "before", partition=0)
+    plain.flush()
     old = transactional(address, name)
     old.begin_transaction()
     old.produce(topic, "open", partition=0)
     old.flush()
-    plain = Producer({"bootstrap.servers": address})
     plain.produce(topic, "after", partition=0)
     plain.flush()
-    assert read(address, topic) == []
+    assert read(address, topic) == ["before"]
     stable, end = ends(address, topic)
     assert stable < end
     with Wire(address) as wire:
@@ -302,7 +302,7 @@ def test_an_open_transaction_holds_readers_and_a_new_producer_ends_it(
             stable,
         )
     transactional(address, name)
-    assert read(address, topic) == ["after"], "the new producer aborted it"
+    assert read(address, topic) == ["before", "after"], "the new producer aborted it"
     with pytest.raises(KafkaException) as caught:
         old.commit_transaction(DEADLINE)
     assert caught.value.args[0].code() == KafkaError._FENCED
@@ -460,11 +460,11 @@ def test_a_batch_outside_of_an_open_transaction_is_refused(
 
 def test_the_metrics_show_transactions(tmp_path: Path, new_name: Callable[[], str]) -> None:
     def shown(name: str) -> float:
-        page = urllib3.request("GET", f"http://{metrics}/metrics").data.decode()
+        [url] = re.findall(r"http://127.0.0.1:\d+/metrics", process.words())
+        page = urllib3.request("GET", url).data.decode()
         return float(re.findall(rf"^{name} (.*)$", page, re.MULTILINE)[0])
 
-    metrics = f"127.0.0.1:{free_ports(1)[0]}"
-    with start_broker(tmp_path, "--metrics", metrics) as process:
+    with start_broker(tmp_path, "--metrics", "127.0.0.1:0") as process:
         producer = transactional(process.address, "tx")
         for end in (producer.commit_transaction, producer.abort_transaction, None):
             producer.begin_transaction()
