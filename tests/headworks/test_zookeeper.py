@@ -187,7 +187,7 @@ def test_a_silent_server_leaves_time_for_another(
             other.setblocking(False)
             other.connect_ex(silent.getsockname())
         first = f"127.0.0.1:{silent.getsockname()[1]}"
-        with open_session(f"{first},{zookeeper.address}", timeout=30, wait=14) as session:
+        with open_session(f"{first},{zookeeper.address}", timeout=30, wait=25) as session:
             assert session.client.get("/")
 
 
@@ -200,7 +200,7 @@ def test_the_agreed_timeout_is_known(zookeeper: Ensemble) -> None:
 @pytest.mark.contract
 def test_a_lost_answer_ends_the_connection_and_not_the_session(zookeeper: Ensemble) -> None:
     lost = kazoo("exceptions").ConnectionLoss
-    with open_session(zookeeper.address) as session:
+    with open_session(zookeeper.address, timeout=60) as session:
         number = session.id
         nobody = session.client.handler.async_result()
         session.client._pending.append((None, nobody, 1 << 30))  # it waits for what will not come
@@ -218,7 +218,7 @@ def test_brokers_are_followed_through_the_end_of_a_session(zookeeper: Ensemble) 
     here = f"{zookeeper.address}/followed"
     told: queue.Queue[Mapping[int, BrokerNode]] = queue.Queue()
     lost: queue.Queue[SessionState] = queue.Queue()
-    with open_session(here, timeout=4, create_chroot=True) as session:
+    with open_session(here, timeout=12, create_chroot=True) as session:
         watch = BrokerWatch(session, told.put)
         assert told.get(timeout=WAIT) == {}
         node = BrokerNode("127.0.0.1", 9092, "first")

@@ -28,7 +28,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.contract
 
-TIMEOUT = 2.0  # seconds of silence after which the leader ends a session
+TIMEOUT = 6.0  # seconds of silence after which the leader ends a session
 PATIENCE = "syncLimit=240"  # ticks: no server of the ensemble gives up another one in a test
 GROUP = "readers"
 
