@@ -160,7 +160,7 @@ class Cluster:
 
     def session(self) -> ZooKeeperSession:
         """A session with ZooKeeper, by no cable."""
-        return open_session(self.address, wait=60, create_chroot=True)
+        return open_session(self.address, timeout=60, wait=60, create_chroot=True)
 
     def living(self) -> list[int]:
         """The ids that are registered, when ZooKeeper has told them."""

@@ -62,12 +62,13 @@ pytestmark = [
 ]
 _numbers = itertools.count()
 WAIT = DEADLINE
+SESSION_SECONDS = 12.0  # a broker that stands still for half of it answers all the same
 ALL = {0, 1, 2}
 
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("cluster")) as running:
+    with cluster(tmp_path_factory.mktemp("cluster"), session=SESSION_SECONDS) as running:
         yield running
 
 
@@ -551,7 +552,7 @@ def _events_without_a_key_go_on(producer: Producer, ticks: Any) -> None:
 
 def test_a_broker_that_joins_gets_partitions_of_new_topics(three: Cluster, tmp_path: Path) -> None:
     old = create(three, 3)
-    fourth = ClusterBroker(tmp_path, 4, three.zookeeper, 6.0)
+    fourth = ClusterBroker(tmp_path, 4, three.zookeeper, SESSION_SECONDS)
     try:
         fourth.start()
         eventually(lambda: all(b.peers() == [1, 2, 3, 4] for b in three.brokers.values()))
@@ -577,7 +578,7 @@ def test_a_broker_that_joins_gets_partitions_of_new_topics(three: Cluster, tmp_p
 
 def _its_folder_is_lost(three: Cluster, lost: ClusterBroker, folder: Path) -> None:
     eventually(lambda: three.living() == [1, 2, 3])
-    heir = ClusterBroker(folder, 4, three.zookeeper, 6.0, "--take-over")
+    heir = ClusterBroker(folder, 4, three.zookeeper, SESSION_SECONDS, "--take-over")
     try:
         heir.start()
         eventually(lambda: three.living() == [1, 2, 3, 4])

@@ -203,7 +203,7 @@ def test_a_connection_succeeds_only_after_the_broker_is_registered(two: Cluster)
     while not _connects(broker.address):
         assert broker.alive
         time.sleep(0.01)
-    assert two.living() == [1, 2]
+    assert 2 in two.living()
     broker.wait()
 
 
