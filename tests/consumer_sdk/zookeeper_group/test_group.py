@@ -319,7 +319,7 @@ def test_a_session_that_ends_is_left_behind(cluster: Cluster) -> None:
 def test_who_does_not_poll_loses_its_partitions_and_writes_nothing_there(cluster: Cluster) -> None:
     topic, group = cluster.topic(), "stuck"
     cluster.fill(topic, range(40))
-    impatient = {"session.timeout.ms": 5000, "max.poll.interval.ms": 5000}
+    impatient = {"session.timeout.ms": 12_000, "max.poll.interval.ms": 12_000}
     with (
         cluster.consumer(group, topics=[topic], config=impatient) as stuck,
         cluster.consumer(group, topics=[topic], config=impatient) as heir,
