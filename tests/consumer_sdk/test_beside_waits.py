@@ -19,7 +19,7 @@ from headworks._server.child_process import Service
 from tests.consumer_sdk.test_beside import committed, either, send
 from tests.consumer_sdk.test_handlers import FlakyError, app_of, run_until
 from tests.producer_sdk.events import Site, new_site
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.e2e
 
@@ -124,10 +124,14 @@ def test_those_that_end_behind_a_slow_one_take_little_memory(
     before, seen = raw_messages(), list[int]()
 
     def release() -> None:
-        until(lambda: len(handled) == 299)  # the slow one and they are 150 for each call
-        time.sleep(0.3)
-        seen.extend((len(handled), raw_messages() - before))
-        may.set()
+        try:
+            until(lambda: len(handled) == 299)  # the slow one and they are 150 for each call
+            time.sleep(0.3)
+            seen.append(len(handled))
+            until(lambda: raw_messages() - before < 100, PATIENCE / 2)  # the slow one waits as well
+            seen.append(raw_messages() - before)
+        finally:
+            may.set()
 
     releasing = threading.Thread(target=release)
     releasing.start()
