@@ -162,7 +162,7 @@ class _Pipeline:
                 )
                 for number in range(1, _BROKERS + 1)
             ]
-            self.session = stack.enter_context(open_session(self.zookeeper))
+            self.session = stack.enter_context(open_session(self.zookeeper, timeout=60))
             self._create_topic()
             stack.callback(self._kill_workers)
             for work in (self._produce, self._look):

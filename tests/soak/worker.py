@@ -13,7 +13,7 @@ from typing import Any
 
 from consumer_sdk import Consumer, Partition
 
-SESSION_MS = 4000  # that a busy machine holds up a member for so long is rare
+SESSION_MS = 8000  # that a busy machine holds up a member for so long is rare
 
 
 def main() -> None:
