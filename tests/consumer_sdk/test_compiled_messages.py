@@ -143,14 +143,19 @@ def test_nothing_is_leaked() -> None:
         for raw in raws:
             reader.read(raw)
 
+    def flat() -> bool:
+        gc.collect()
+        before = sys.getallocatedblocks()
+        for _ in range(2000):
+            read_all()
+        gc.collect()
+        return sys.getallocatedblocks() < before + 500
+
     read_all()
-    gc.collect()
-    before = sys.getallocatedblocks(), [sys.getrefcount(raw) for raw in raws]
-    for _ in range(2000):
-        read_all()
-    gc.collect()
-    assert sys.getallocatedblocks() < before[0] + 500
-    assert [sys.getrefcount(raw) for raw in raws] == before[1]
+    counts = [sys.getrefcount(raw) for raw in raws]
+    # What is kept is kept each time; what another test's thread has at hand is not.
+    assert any(flat() for _ in range(3))
+    assert [sys.getrefcount(raw) for raw in raws] == counts
 
 
 @pytest.mark.e2e
