@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Literal
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from consumer_sdk import Consumer
+from consumer_sdk import Consumer, Message
 from headworks._server.child_process import Service
 from headworks.errors import UsageError
 from tests.consumer_sdk.zookeeper_group.cluster import encoder
@@ -86,9 +87,20 @@ def test_a_removed_offset_continues_at_the_end(numbers: Numbers) -> None:
     numbers.remove_before(20)
     with numbers.consumer("latest") as reading:
         until(lambda: reading.poll(0.1) is None and len(reading.assignment) == 2)
-        until(lambda: reading.poll(1) is None)
-        numbers.add(range(40, 45))
-        assert read(reading, 5) == list(range(40, 45))
+        added = itertools.count(40)
+
+        def first() -> Message[dict[str, Any]] | None:
+            """Read what comes first: where the end is, is asked for after the assignment."""
+            number = next(added)
+            numbers.add(range(number, number + 1))
+            return reading.poll(1)
+
+        found = until(first)
+        assert found is not None
+        begin, end = found.event["number"], next(added)
+        assert begin >= 40
+        numbers.add(range(end, end + 5))
+        assert read(reading, end + 4 - begin) == list(range(begin + 1, end + 5))
 
 
 def test_a_new_group_begins_at_the_end(numbers: Numbers) -> None:
