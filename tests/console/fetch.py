@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.waiting import PATIENCE
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -47,7 +49,10 @@ class Fetch:
             connection.close()
 
     def data(self, path: str) -> Any:
-        answer = self(path)
+        """The page's data; a server that did not answer the console in time is asked again."""
+        deadline = time.monotonic() + PATIENCE
+        while (answer := self(path)).status == 503 and time.monotonic() < deadline:
+            time.sleep(0.1)
         assert answer.status == 200, answer.body
         return answer.json["data"]
 

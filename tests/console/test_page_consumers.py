@@ -8,13 +8,14 @@ from random import Random
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from headworks._console.sources import page_consumers
+from headworks._console.sources import messages, page_consumers
 from headworks._console.sources.messages import MessageReader
 from headworks._console.sources.page_consumers import BusyError, PageConsumers
 from headworks._kafka.clients import KafkaConsumer
 from headworks._server.child_process import Service
 from headworks.errors import RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.e2e
 
@@ -43,8 +44,12 @@ def consumers(broker: Service) -> Iterator[PageConsumers]:
 
 
 def test_pages_share_a_consumer_and_see_their_own_messages(
-    broker: Service, registry: Service, opened: list[KafkaConsumer]
+    broker: Service,
+    registry: Service,
+    opened: list[KafkaConsumer],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(messages, "_TIMEOUT_SECONDS", PATIENCE)
     producer = Producer({"bootstrap.servers": broker.address})
     for n in range(COUNT):
         for topic in TOPICS:
