@@ -31,7 +31,7 @@ def test_the_console_is_up_with_everything_and_goes_with_it(tmp_path: Path) -> N
     )
     try:
         fetch = Fetch(f"http://{console}")
-        until(lambda: _answers(fetch))
+        until(lambda: _answers(fetch), 120)
         known = fetch.until("/topics.json", lambda data: data["known"])
         fetch.until("/schemas.json", lambda data: data["rows"])
         assert known["part"]["page"] == 1
