@@ -124,6 +124,7 @@ def test_an_unregistered_schema_is_refused(site: Site, tmp_path: Path, broker: S
 def test_without_a_registry_a_known_schema_is_sent(site: Site) -> None:
     cls = site.one.Visit
     options: dict[str, Any] = {"application": "test", "state_dir": site.state, "events": (cls,)}
+    options["close_timeout"] = 60.0
     with pytest.raises(UnreachableError):
         Producer(site.bootstrap, "http://" + NOBODY, **options)
     with producer(site) as to:

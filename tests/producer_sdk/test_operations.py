@@ -142,7 +142,12 @@ def test_they_go_through_a_real_broker(
     logger: logging.Logger, broker: Service, registry: Service, tmp_path: Path
 ) -> None:
     register_bundled(registry)
-    with Producer(broker.address, registry.url, application="shop", state_dir=tmp_path) as producer:
+    with Producer(
+        *(broker.address, registry.url),
+        application="shop",
+        state_dir=tmp_path,
+        close_timeout=60,
+    ) as producer:
         logger.addHandler(EventLogHandler(producer, application="shop"))
         logger.info("served")
         with Metrics(producer, application="shop", every=3600) as metrics:
@@ -167,7 +172,8 @@ def test_the_exit_of_the_interpreter_sends_the_rest(
     program = f"""
 from producer_sdk import Producer
 from producer_sdk.operations import Metrics
-producer = Producer({broker.address!r}, {registry.url!r}, application="brief", state_dir="state")
+producer = Producer({broker.address!r}, {registry.url!r}, application="brief", state_dir="state",
+                    registry_timeout=60, close_timeout=60)
 Metrics(producer, application="brief", every=3600).count("starts", 2)
 """
     subprocess.run([sys.executable, "-P", "-c", program], cwd=tmp_path, check=True)
