@@ -31,7 +31,7 @@ def make_again(stack: RunningStack, partitions: int = 2) -> None:
     """Delete the audit topic, and create it."""
     admin = AdminClient({"bootstrap.servers": stack.broker.address})
     admin.delete_topics([AUDIT_TOPIC])[AUDIT_TOPIC].result(60)
-    until(lambda: AUDIT_TOPIC not in admin.list_topics(timeout=10).topics)
+    until(lambda: AUDIT_TOPIC not in admin.list_topics(timeout=60).topics)
     admin.create_topics([NewTopic(AUDIT_TOPIC, partitions)])[AUDIT_TOPIC].result(60)
 
 

@@ -194,8 +194,8 @@ def test_a_real_topic_that_is_made_again(stage: Stage, broker: Service) -> None:
     before = log.identify([topic, "there.is.none"])
     assert before.cluster
     admin = AdminClient({"bootstrap.servers": broker.address})
-    admin.delete_topics([topic])[topic].result(20)
-    admin.create_topics([NewTopic(topic, 2)])[topic].result(20)
+    admin.delete_topics([topic])[topic].result(60)
+    admin.create_topics([NewTopic(topic, 2)])[topic].result(60)
     assert log.identify([topic]).topics[topic] != before.topics[topic]
     stage.send(topic, 0, 1, count=8)
     assert stage.load().rows == 8

@@ -104,7 +104,7 @@ class Pipeline:
         """Take the new cluster for the old one, whose topic is made anew."""
         admin = AdminClient({"bootstrap.servers": self.old, "log_level": 0})
         admin.delete_topics([self.topic])[self.topic].result(60)
-        until(lambda: self.topic not in admin.list_topics(timeout=10).topics)
+        until(lambda: self.topic not in admin.list_topics(timeout=60).topics)
         create(self.old, self.topic, PARTITIONS)
         self.old, self.new = self.new, self.old
 

@@ -49,7 +49,7 @@ def test_a_member_that_leaves_in_a_rebalance_commits_first(
     first.close()
     second.close()
     with_offsets = PlainConsumer(settings)
-    [place] = with_offsets.committed([TopicPartition(topic, 0)], 10)
+    [place] = with_offsets.committed([TopicPartition(topic, 0)], 60)
     with_offsets.close()
     assert place.offset == 3
     assert not [r.getMessage() for r in caplog.records if "not committed" in r.getMessage()]
