@@ -155,13 +155,13 @@ def test_a_header_without_a_value_is_named(filled: Filled) -> None:
 def test_a_mistyped_topic_gets_a_suggestion(
     topic: Topic, broker: Service, registry: Service
 ) -> None:
-    assert command("topic", "create", "orders", broker=broker, registry=registry).returncode == 0
-    text = visit_schema("orders", 1)
-    RegistryClient(registry.url).register("orders-value", text)
+    name = "quetzalcoatl"  # no topic of another test is like it
+    assert command("topic", "create", name, broker=broker, registry=registry).returncode == 0
+    RegistryClient(registry.url).register(f"{name}-value", visit_schema(name, 1))
     for verb in (("consume",), ("topic", "describe"), ("produce",)):
-        done = command(*verb, "oders", broker=broker, registry=registry)
+        done = command(*verb, "quetzalcotl", broker=broker, registry=registry)
         assert done.returncode == 2
-        assert "did you mean 'orders'?" in done.stderr
+        assert f"did you mean '{name}'?" in done.stderr
 
 
 def test_an_event_of_a_union_is_printed_as_produce_reads_it(
