@@ -107,8 +107,9 @@ def test_a_consumer_may_skip_exactly_the_damaged_batch(
         assert numbers(reading, 30) == GOOD
         assert reading.skipped_damaged == 10
     assert rotten.committed("skips-rotten") == [40]
-    (line,) = (r for r in caplog.records if r.name == "headworks.consumer")
-    assert "rotten partition 0 offset 20: skipped 10 offsets, up to 30" in line.getMessage()
+    lines = [r.getMessage() for r in caplog.records if r.name == "headworks.consumer"]
+    (line,) = (line for line in lines if "answer" not in line)  # a busy broker may be silent
+    assert "rotten partition 0 offset 20: skipped 10 offsets, up to 30" in line
 
 
 def test_a_batch_that_ends_the_log_is_skipped_and_not_met_again(
