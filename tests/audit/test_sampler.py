@@ -10,18 +10,23 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from headworks._audit import sampler
 from headworks._audit.sampler import BrokerMeasure, Sampler
 from headworks._audit.store import AuditStore
 from headworks._audit.store.samples import SampleKind, read_samples
 from headworks._kafka.client_properties import client_properties
 from headworks._server import child_process
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.e2e
 
 MINUTE = 60_000
 
 
-def test_log_ends_and_lags_are_sampled(broker: child_process.Service, tmp_path: Path) -> None:
+def test_log_ends_and_lags_are_sampled(
+    broker: child_process.Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler, "_AGE_SECONDS", PATIENCE)  # an age that comes later is not known
     topic, group = f"t-{uuid.uuid4()}", f"g-{uuid.uuid4()}"
     connection = client_properties(broker.address)
     admin = AdminClient(connection)
