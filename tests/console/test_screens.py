@@ -241,7 +241,13 @@ def test_a_phone_shows_the_newest_windows_first(
 def test_a_topic_shows_its_rate_and_how_far_its_groups_are(
     browser: Browser, stage: Stage, fetch: Fetch
 ) -> None:
-    data = fetch.until("/topics/flights/messages.json", lambda data: data["rate"] is not None)
+
+    def is_whole(data: Any) -> bool:
+        """Whether the rate is known, and how far behind the first group is."""
+        first, *_ = data["readers"] or [{"behind_ms": None}]
+        return data["rate"] is not None and first["behind_ms"] is not None
+
+    data = fetch.until("/topics/flights/messages.json", is_whole)
     worst, best = data["readers"]
     assert (worst["name"], worst["state"]) == ("archive-export", "stopped")
     lags = fetch.data("/groups/archive-export/lag.json")["line"]
