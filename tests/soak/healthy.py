@@ -72,7 +72,11 @@ def watch(folder: Path, seconds: float, seed: int, *, loads: bool = True) -> Rep
         began = time.monotonic()
         next_load, deploy = began + min(60.0, seconds / 4), began + seconds / 2
         last_load: float | None = None
-        while (now := time.monotonic()) < began + seconds and len(report.wrong) < _MAX_WRONG:
+        end = began + seconds
+        while len(report.wrong) < _MAX_WRONG:
+            now = time.monotonic()
+            if now >= end and report.looks > 1:
+                break
             if loads and now >= next_load:
                 # A loader that is started anew loads at once: so the gaps are free.
                 if "load" in one.children:
