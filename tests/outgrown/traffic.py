@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from consumer_sdk import Consumer
+from headworks._stop_event import StopEvent
 from headworks.errors import HeadworksError
 from producer_sdk import Producer
 from producer_sdk._untyped import event_class
@@ -70,7 +71,7 @@ def read(bootstrap: str, registry: str, journal: IO[str], name: str) -> int:
 
 
 def _stop() -> threading.Event:
-    stop = threading.Event()
+    stop = StopEvent()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     return stop
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import time
 import uuid
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from pathlib import Path
 from random import Random
 
 from headworks._audit_counting import WINDOW_MS
+from headworks._stop_event import StopEvent
 from producer_sdk import Producer
 from producer_sdk._untyped import event_class
 from tests.soak.process import PATIENCE
@@ -33,7 +33,7 @@ LATE_MS = 3 * 86_400_000
 
 def main() -> int:
     bootstrap, registry, topic, schema, state, journal, seed, queue, name, rest = sys.argv[1:]
-    stop = threading.Event()
+    stop = StopEvent()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     chance = Random(int(seed))
     event = event_class(topic, Path(schema).read_text(encoding="utf-8"))

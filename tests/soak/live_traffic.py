@@ -21,6 +21,7 @@ from random import Random
 from typing import Any
 
 from consumer_sdk import Consumer
+from headworks._stop_event import StopEvent
 from producer_sdk import Producer
 from producer_sdk._untyped import event_class
 
@@ -99,7 +100,7 @@ def consume(where: list[str], group: str, rate: float, topics: list[str]) -> int
 
 
 def _stop() -> threading.Event:
-    stop = threading.Event()
+    stop = StopEvent()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     return stop
 

@@ -26,6 +26,7 @@ from typing import Any
 import confluent_kafka
 
 from consumer_sdk import Consumer
+from headworks._stop_event import StopEvent
 from headworks.errors import UnreachableError
 from producer_sdk import Producer
 from tests.soak.process import PATIENCE
@@ -37,7 +38,7 @@ _SESSION_MS = 6_000
 
 def main() -> int:
     bootstrap, registry, topic, role, name, classes, state, journal = sys.argv[1:]
-    stop = threading.Event()
+    stop = StopEvent()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     out = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
