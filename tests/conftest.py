@@ -137,9 +137,10 @@ class _OwnPorts(Random):
     """Draws ports that no other worker draws, and may take before a server listens there."""
 
     def sample(self, population: Any, k: int, **options: Any) -> list[Any]:
-        worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
-        own = population[int(worker) :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
-        return super().sample(own, len(own)) if len(own) > 100 else super().sample(population, k)
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        size = len(population) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+        own = population[worker * size : (worker + 1) * size]  # some tests want neighbors
+        return super().sample(own, size) if size > 100 else super().sample(population, k)
 
 
 @pytest.fixture(scope="session", autouse=True)
