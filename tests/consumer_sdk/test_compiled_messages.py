@@ -153,7 +153,7 @@ def test_nothing_is_leaked() -> None:
 
     read_all()
     counts = [sys.getrefcount(raw) for raw in raws]
-    # What is kept is kept each time; what another test's thread has at hand is not.
+    # A leak shows in each measurement; the objects of another test's thread do not.
     assert any(flat() for _ in range(3))
     assert [sys.getrefcount(raw) for raw in raws] == counts
 

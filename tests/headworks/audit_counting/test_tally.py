@@ -178,7 +178,7 @@ def test_nothing_is_kept_of_any_message() -> None:
 
     tracemalloc.start()
     try:
-        # What is kept is kept each time; what another test's thread has at hand is not.
+        # A leak shows in each measurement; the objects of another test's thread do not.
         assert any(flat() for _ in range(3))
     finally:
         tracemalloc.stop()
