@@ -108,7 +108,7 @@ def summary(kept: KeptDemo) -> dict[str, Any]:
 
 
 def test_a_kept_demo_prints_the_console_first_and_its_screens_show_the_demo(kept: KeptDemo) -> None:
-    block = "".join(kept.printed).partition("start console and audit")[2].splitlines()
+    block = "".join(kept.printed).rpartition("start console and audit")[2].splitlines()
     names = [line.split()[0] for line in block if line and not line.startswith(" ")]
     assert names[1:5] == ["console", "broker", "registry", "hive"]
     topics = {row["topic"] for row in kept.screens["topics"]["part"]["rows"]}
