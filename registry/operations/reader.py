@@ -150,10 +150,12 @@ class RegistryReader:
             found = schemas.referrers(connection, version.subject, version.number, deleted=deleted)
             return [schema_id for _, schema_id in found]
 
-    def every_version(self, query: VersionQuery, *, seen: Callable[[str], bool]) -> list[Entity]:
+    def every_version(
+        self, query: VersionQuery, *, seen: Callable[[str], bool] | None
+    ) -> list[Entity]:
         """Return the versions of the subjects under a prefix, by subject and number.
 
-        Subjects for which `seen` returns false are left out.
+        Subjects for which `seen` returns false are left out; None: no subject is.
         """
         with self._store.read() as connection:
             return [

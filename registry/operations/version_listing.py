@@ -7,7 +7,7 @@ reads 40,000 versions page by page has them counted once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
@@ -76,7 +76,7 @@ class VersionListing:
         return [one.subject for one in counts if version_filter.lists(one)]
 
     def page(
-        self, connection: Connection, query: VersionQuery, seen: Callable[[str], bool]
+        self, connection: Connection, query: VersionQuery, seen: Callable[[str], bool] | None
     ) -> Iterator[tuple[ListedVersion, list[str]]]:
         """Yield versions with the aliases of their subjects, by subject and number.
 
@@ -84,18 +84,18 @@ class VersionListing:
         """
         names = _names_under(connection, query.prefix) if query.aliases else {}
         counts = self._counts(connection, query.prefix)
-        under = [one.subject for one in counts if query.version_filter.lists(one)]
-        listed = sorted({*under, *names}) if names else under
-        subjects = [one for one in listed if seen(str(one))]
+        numbers = _numbers(connection, query.version_filter, counts, names)
+        if seen is not None:
+            numbers = [one for one in numbers if seen(str(one[0]))]
         state, latest = query.version_filter.state, query.latest_only
         found: Iterable[ListedVersion]
         if query.rule_types:
+            subjects = [subject for subject, _ in numbers]
             every = _every_version(connection, subjects, deleted=state, latest_only=latest)
             ruled = (one for one in every if _has_rule(one, query.rule_types))
             found = islice(ruled, query.first, query.last)
         else:
-            numbers = _numbers(connection, query, subjects, counts)
-            some, skipped = _page_of(numbers, query.first, query.last)
+            some, skipped = _page_of(numbers, query)
             with self._one_page:
                 found = schemas.page_of(
                     connection,
@@ -120,29 +120,32 @@ class VersionListing:
 
 def _numbers(
     connection: Connection,
-    query: VersionQuery,
-    subjects: Sequence[Subject],
+    version_filter: VersionFilter,
     counts: Sequence[VersionCounts],
-) -> Iterator[tuple[Subject, int]]:
-    """Yield how many versions a list has of each subject; those without one are left out."""
-    state = query.version_filter.state
-    known = {one.subject: one.number(state) for one in counts}
-    elsewhere = [one for one in subjects if one not in known]  # only an alias has the prefix
-    found = version_records.numbers_by_subject(connection, elsewhere, deleted=state)
-    known |= {subject: len(each) for subject, each in found.items()}
-    for subject in subjects:
-        if number := known[subject]:
-            yield subject, 1 if query.latest_only else number
+    names: Collection[Subject],
+) -> list[tuple[Subject, int]]:
+    """Return how many versions a list has of each subject; `names`: those with an alias there."""
+    state = version_filter.state
+    under = [(one.subject, one.number(state)) for one in counts if version_filter.lists(one)]
+    if not names:
+        return under
+    found = {one.subject: one.number(state) for one in counts}
+    elsewhere = [one for one in names if one not in found]  # only an alias has the prefix
+    rest = version_records.numbers_by_subject(connection, elsewhere, deleted=state)
+    found |= {subject: len(each) for subject, each in rest.items()}
+    return [(one, found[one]) for one in sorted({*names, *(subject for subject, _ in under)})]
 
 
 def _page_of(
-    numbers: Iterable[tuple[Subject, int]], first: int, last: int
+    numbers: Iterable[tuple[Subject, int]], query: VersionQuery
 ) -> tuple[list[Subject], int]:
-    """Return the subjects with the versions from `first` to `last`, and how many to skip there."""
+    """Return the subjects of the versions of a page, and how many to skip of the first one."""
+    first, last = query.first, query.last
     some: list[Subject] = []
     skipped = at = 0
-    for subject, count in numbers:
-        if at < last and at + count > first:
+    for subject, number in numbers:
+        count = min(number, 1) if query.latest_only else number
+        if count and at < last and at + count > first:
             skipped = skipped if some else max(0, first - at)
             some.append(subject)
         at += count

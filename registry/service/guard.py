@@ -70,6 +70,11 @@ class RequestPermissions:
         self._permissions = cast(PrincipalPermissions, scope.get(_PERMISSIONS, EVERYTHING_ALLOWED))
         self._guarded = _PERMISSIONS in scope  # False: the registry is open
 
+    @property
+    def read_everything(self) -> bool:
+        """Whether the sender may read every subject."""
+        return self._permissions.reads_everything
+
     def reads(self, subject: str) -> bool:
         """Return whether the sender may read a subject."""
         return self._permissions.may(Role.READER, subject)

@@ -51,7 +51,8 @@ def list_schemas(
     listing = VersionQuery(
         prefix, listed, latest_only, aliases, tuple(rule_types or ()), first, first + length
     )
-    found = dependencies.reader.every_version(listing, seen=permissions.reads)
+    seen = None if permissions.read_everything else permissions.reads
+    found = dependencies.reader.every_version(listing, seen=seen)
     lines = _version_lines.CONTENT_TYPE
     if accepts(request.headers.get("accept", ""), lines):
         return Response(_version_lines.encode(found), headers={"content-type": lines})

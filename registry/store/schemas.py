@@ -71,6 +71,12 @@ _SCHEMA = PreparedStatement(
         schemas.c.context == bindparam("context"), schemas.c.id == bindparam("id")
     )
 )
+# Each context that ever had a schema has a row. The contexts of all versions would be a scan.
+_CONTEXTS = PreparedStatement(
+    select(contexts.c.name).where(
+        select(versions.c.version).where(versions.c.context == contexts.c.name).exists()
+    )
+)
 _LAST_ID = PreparedStatement(
     select(contexts.c.last_id).where(contexts.c.name == bindparam("context"))
 )
@@ -130,7 +136,7 @@ class ListedVersion(NamedTuple):
 
 def context_names(connection: Connection) -> list[str]:
     """Return the contexts that hold a version, soft-deleted or not, sorted by name."""
-    return sorted(connection.scalars(select(versions.c.context).distinct()))
+    return sorted(name for (name,) in _CONTEXTS.rows(connection, {}))
 
 
 def versions_of(

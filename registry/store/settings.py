@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from typing import cast
 
-from sqlalchemy import Connection, Table, delete, insert, select, update
+from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
 
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.store.tables import configs, modes
+from headworks._server.database import PreparedStatement
+
+# Prepared, because most reads of a subject begin with it.
+_CONFIG = PreparedStatement(select(configs.c.content).where(configs.c.scope == bindparam("scope")))
 
 
 def read_config(connection: Connection, scope: str) -> JsonObject | None:
     """The settings made at exactly this scope, or None."""
-    content = connection.scalar(select(configs.c.content).where(configs.c.scope == scope))
+    content = _CONFIG.scalar(connection, {"scope": scope})
     return None if content is None else cast(JsonObject, json.loads(content))
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, text
 
 from headworks._registry.model.definition import SchemaReference
 from headworks._registry.model.refusals import ServiceError
@@ -19,7 +20,7 @@ from headworks._registry.operations.reader import RegistryReader
 from headworks._registry.operations.registrar import ProposedSchema, Registrar
 from headworks._registry.operations.settings import SubjectSettings
 from headworks._registry.operations.version_listing import VersionFilter, VersionQuery
-from headworks._registry.store import RegistryStore, version_records
+from headworks._registry.store import RegistryStore, schemas, version_records
 from tests.registry.conftest import STORES, new_store
 from tests.registry.rest import record, text_of
 
@@ -64,6 +65,16 @@ def counted() -> Iterator[list[str]]:
         yield sent
     finally:
         event.remove(Engine, "before_cursor_execute", note)
+
+
+def test_the_contexts_are_found_without_a_look_at_each_version(tmp_path: Path) -> None:
+    database = RegistryStore(f"sqlite:///{tmp_path}/registry.db")
+    with database.read() as connection:
+        query = text(f"EXPLAIN QUERY PLAN {schemas._CONTEXTS.text(connection)}")
+        steps = [str(row.detail) for row in connection.execute(query)]
+    database.close()
+    assert any(step.startswith("SEARCH versions") for step in steps)
+    assert not any(step.startswith("SCAN versions") for step in steps)
 
 
 def listed(reader: RegistryReader, listing: VersionQuery) -> list[tuple[str, int]]:
