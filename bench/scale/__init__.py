@@ -26,7 +26,7 @@ from bench.registry.schemas import proposal
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.registry_subjects import RegistrySubjects
-from hadoop_loader._commit.topic_plans import plan_topics
+from hadoop_loader._commit.topic_plans import check_new_tables, plan_topics
 from hadoop_loader._fetch.kafka_log import KafkaLog
 from hadoop_loader._fetch.ranges import FetchRange, new_ranges
 from headworks._server import child_process
@@ -161,7 +161,7 @@ def _plan(bench: Bench, broker: str, registry: str, size: Size) -> None:
 
 def _ranges(log: KafkaLog, subjects: RegistrySubjects, root: Path) -> Sequence[FetchRange]:
     topics = log.partitions()
-    subjects.prefetch(topics)
+    subjects.prefetch(topics, check_new_tables)
     log.identify(topics)
     marks = log.watermarks(topics)
     chosen = plan_topics(marks, subjects.versions, None, CommitLog(root), Policy())

@@ -33,6 +33,10 @@ from headworks.schema import subject_of
 SchemaLookup = tuple[WriterSchema, ...] | RefusedError
 # The versions of a listing, by the subject's name or alias.
 _Listing = dict[str, list[SubjectVersion]]
+# The latest versions of topics, by topic.
+LatestVersions = Mapping[str, WriterSchema]
+# See `RegistrySubjects.prefetch`.
+Prefetch = Callable[[Collection[str], Callable[[LatestVersions], None]], None]
 Result = TypeVar("Result")
 
 _LOOKUP_THREADS = 8
@@ -66,18 +70,24 @@ class RegistrySubjects:
         self._known: dict[str, KnownSubject] | None = None
         self._stored: dict[str, KnownSubject] = {}  # in the cache
         self._prefetch: Future[dict[str, KnownSubject]] | None = None  # for the next call
+        self._writer_of_cache: Thread | None = None
 
-    def prefetch(self, topics: Collection[str]) -> None:
+    def prefetch(
+        self, topics: Collection[str], use_latest: Callable[[LatestVersions], None] | None = None
+    ) -> None:
         """Start to read the versions of many topics in a thread, unless some are known.
 
         The next call of `versions` for many topics waits for them, and raises the error if the
         registry did not answer. A registry that lists no numbers is not asked, because the check
         of what was read would take a request for each topic.
+
+        `use_latest` is called in another thread while all versions are awaited. It gets the latest
+        versions that refer to no other schema. The registry may change them until `versions` ends.
         """
         running = self._prefetch is not None and not self._prefetch.done()
         if len(topics) > _MAX_SINGLE_LOOKUPS and not running and not self._known_before():
-            subjects = [subject_of(topic) for topic in topics]
-            self._prefetch = _in_background(partial(self._read_ahead, subjects))
+            subjects = {subject_of(topic): topic for topic in topics}
+            self._prefetch = _in_background(partial(self._read_ahead, subjects, use_latest))
 
     def versions(self, topics: Collection[str]) -> dict[str, SchemaLookup]:
         """Return every version of each topic's subject, the latest last; none if none is live.
@@ -113,24 +123,39 @@ class RegistrySubjects:
         except RefusedError:  # of a schema that was deleted after it had been listed
             return {}
 
-    def _read_ahead(self, subjects: Sequence[str]) -> dict[str, KnownSubject]:
+    def _read_ahead(
+        self, topics: Mapping[str, str], use: Callable[[LatestVersions], None] | None
+    ) -> dict[str, KnownSubject]:
+        """Read the versions of `topics`, which are by subject."""
+        subjects = [*topics]
         if self._listed_numbers(subjects[0]) is None:
             return {}
         with _no_garbage(), ThreadPoolExecutor(_LOOKUP_THREADS, "registry-ahead") as pool:
-            return self._read_many(pool, subjects, {})
+
+            def use_latest(latest: Mapping[str, SubjectVersion]) -> None:
+                if use is not None:
+                    simple = {s: latest[s] for s in latest if not latest[s].references}
+                    pool.submit(use, {topics[s]: self._writer(simple[s]) for s in simple})
+
+            return self._read_many(pool, subjects, {}, use_latest)
 
     def _read_many(
         self,
         pool: ThreadPoolExecutor,
         subjects: Sequence[str],
         before: Mapping[str, KnownSubject],
+        use_latest: Callable[[Mapping[str, SubjectVersion]], None] = lambda _latest: None,
     ) -> dict[str, KnownSubject]:
-        """Return the versions of those subjects that the registry lists; `before`: as last read."""
+        """Return the versions of those subjects that the registry lists; `before`: as last read.
+
+        `use_latest` gets the latest versions, by subject, before the others are requested.
+        """
         most = _LISTED_VERSIONS_PER_TOPIC * len(subjects)
         listed = self._listing("", most, latest_only=True)
         # A registry that lists all versions nonetheless has the latest among them.
         latest = {subject: max(found, key=_identity) for subject, found in listed.items()}
         present = [subject for subject in subjects if subject in latest]
+        use_latest({subject: latest[subject] for subject in present})
         known = self._unchanged(pool, present, latest, before)
         new = [subject for subject in present if subject not in known]
         every = self._listed(new, latest) if len(new) > _MAX_SINGLE_LOOKUPS else {}
@@ -148,8 +173,14 @@ class RegistrySubjects:
         return self._known
 
     def _store(self, known: dict[str, KnownSubject]) -> None:
+        """Write the cache in a thread, which no load waits for and the process does."""
         if self._cache is not None and known != self._stored:
-            self._cache.write(known)
+            if self._writer_of_cache is not None:
+                self._writer_of_cache.join()
+            self._writer_of_cache = Thread(
+                target=self._cache.write, args=(known,), name="registry-cache"
+            )
+            self._writer_of_cache.start()
             self._stored = known
 
     def _unchanged(

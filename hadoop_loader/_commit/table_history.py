@@ -101,7 +101,7 @@ def _with_versions(paths: Paths, texts: tuple[str, ...]) -> Paths:
 
 def _may_mark(text: str) -> bool:
     """Return whether a schema may mark a field as sensitive; parsing it takes 500 times as long."""
-    return "sensitive" in text or "\\u" in text
+    return "sensitive" in text or ("\\" in text and "\\u" in text)  # one character is quicker
 
 
 def table_history(

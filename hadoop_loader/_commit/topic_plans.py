@@ -8,6 +8,7 @@ read its schemas. Other topics are loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -29,7 +30,7 @@ from hadoop_loader._tables.columns import MARKS_TABLE, StructField, ddl, table_n
 from hadoop_loader._tables.hive_catalog import MAX_VIEW_CHARACTERS, SELF_TEST_TABLE
 from hadoop_loader._tables.old_rows import SchemaProjection, file_columns
 from hadoop_loader._tables.views import view_query
-from hadoop_loader._tasks.load_task import TopicPlan
+from hadoop_loader._tasks.load_task import TopicPlan, WriterSchema
 from headworks.compatibility._columns import name_problem, type_problem
 from headworks.errors import (
     HeadworksError,
@@ -113,6 +114,20 @@ def plan_topics(
         else:
             plans[topic] = replace(plan, field_ids=ids)
     return TopicPlans(plans, ungoverned, tuple(refused), tuple(behind))
+
+
+def check_new_tables(
+    latest: Mapping[str, WriterSchema], *, last: Commit | None = None, embedded: bool = False
+) -> None:
+    """Check the latest schemas of topics without a table, so that `plan_topics` finds it done.
+
+    It raises nothing: `plan_topics` checks again what failed, and reports it.
+    """
+    for topic, writer in latest.items():
+        if last is None or topic not in last.tables:
+            history = (0, writer.version, writer.text)
+            with suppress(HeadworksError):
+                _check_history(topic, (history,), changed=True, embedded=embedded)
 
 
 def next_state(plan: TopicPlan, before: TableState | None, load: int, size: float) -> TableState:

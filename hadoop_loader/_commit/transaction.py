@@ -51,7 +51,7 @@ from hadoop_loader._commit.commit_builder import CommitBuilder
 from hadoop_loader._commit.commit_log import CommitLog
 from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._commit.policy import Policy
-from hadoop_loader._commit.registry_subjects import SchemaLookup
+from hadoop_loader._commit.registry_subjects import Prefetch, SchemaLookup
 from hadoop_loader._commit.report import SkippedTopic
 from hadoop_loader._commit.roll_forward import PublishCounts, RollForward
 from hadoop_loader._commit.snapshots import Snapshots
@@ -107,7 +107,7 @@ class LoaderContext:
     table_error: TableError = table_error  # whether an exception is a failure of one table
     snapshots: Snapshots | None = None  # Iceberg, if it is configured
     # Starts to read these topics' versions, for `versions`.
-    prefetch_versions: Callable[[Collection[str]], None] = lambda _topics: None
+    prefetch_versions: Prefetch = lambda _topics, _use_latest: None
 
 
 class Transaction:

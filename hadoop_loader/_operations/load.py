@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from hadoop_loader._commit.commit_builder import CommitBuilder, count_files_by_topic
 from hadoop_loader._commit.commit_record import Commit
@@ -38,6 +39,7 @@ from hadoop_loader._commit.task_results import (
 from hadoop_loader._commit.topic_lives import changed_topics, check_cluster, is_new_life
 from hadoop_loader._commit.topic_plans import (
     TopicPlans,
+    check_new_tables,
     next_state,
     plan_topics,
     schema_changed,
@@ -199,7 +201,9 @@ class Load:
             for topic, partitions in parts.broker.partitions().items()
             if parts.policy.includes(topic) and topic not in failed
         }
-        parts.prefetch_versions(topics)
+        parts.prefetch_versions(
+            topics, partial(check_new_tables, last=last, embedded=parts.embedded)
+        )
         identity = parts.broker.identify(topics)
         check_cluster(last, identity)
         marks = parts.broker.watermarks(topics)

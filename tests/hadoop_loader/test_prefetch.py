@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
 
-from hadoop_loader._commit.registry_subjects import RegistrySubjects, SchemaLookup
+from hadoop_loader._commit import topic_plans
+from hadoop_loader._commit.registry_subjects import (
+    LatestVersions,
+    RegistrySubjects,
+    SchemaLookup,
+    require_versions,
+)
+from hadoop_loader._operations.load import Load
 from headworks.errors import RefusedError, UnreachableError
-from headworks.registry_client import SubjectVersion
+from headworks.registry_client import Reference, SubjectVersion
 from headworks.schema import subject_of
 from tests.hadoop_loader.memory import World
-from tests.hadoop_loader.test_version_cache import TOPICS, Registry
+from tests.hadoop_loader.test_version_cache import TOPICS, Registry, wait_for_file
 
 pytestmark = pytest.mark.unit
 
@@ -71,12 +80,27 @@ def test_versions_are_read_while_something_else_is_done(registry: Slow, tmp_path
     registry.sent.set()
     assert subjects.versions(TOPICS) == _now(registry)
     assert registry.asked == ["numbers", *_EVERYTHING, *_CHECK]
+    wait_for_file()
     stored = RegistrySubjects(registry, cache=file)
     registry.asked.clear()
     stored.prefetch(TOPICS)  # the file has them all
     assert registry.asked == []
     assert stored.versions(TOPICS) == _now(registry)
     assert registry.asked == _CHECK
+
+
+def test_the_latest_versions_are_used_while_all_are_awaited(registry: Slow) -> None:
+    registry.sent.clear()
+    refers = replace(registry.held[-1], references=(Reference("other", "other", 1),))
+    registry.held[-1] = refers
+    used: Queue[LatestVersions] = Queue()
+    subjects = RegistrySubjects(registry)
+    subjects.prefetch(TOPICS, used.put)
+    latest = used.get(timeout=20)
+    registry.held[-1] = replace(refers, references=())
+    registry.sent.set()
+    found = subjects.versions(TOPICS)
+    assert latest == {one: require_versions(one, found)[-1] for one in TOPICS[:-1]}
 
 
 def _registered(registry: Registry) -> None:
@@ -183,14 +207,13 @@ def test_a_damaged_file_is_replaced_by_what_was_prefetched(
     subjects = RegistrySubjects(registry, cache=file)
     subjects.prefetch(TOPICS)
     assert subjects.versions(TOPICS) == _now(registry)
+    wait_for_file()
     registry.asked.clear()
     assert RegistrySubjects(registry, cache=file).versions(TOPICS) == _now(registry)
     assert registry.asked == _CHECK
 
 
 def test_a_load_prefetches_before_it_asks_for_ends_and_checks_afterwards(tmp_path: Path) -> None:
-    from hadoop_loader._operations.load import Load
-
     world, steps = World(tmp_path / "w"), []
     world.register("clicks", {"type": "record", "name": "C", "fields": []})
     context = world.context()
@@ -206,7 +229,31 @@ def test_a_load_prefetches_before_it_asks_for_ends_and_checks_afterwards(tmp_pat
 
     world.log.watermarks = watermarks  # type: ignore[method-assign]
     changed = world.context(
-        versions=versions, prefetch_versions=lambda topics: steps.append(f"prefetch {[*topics]}")
+        versions=versions, prefetch_versions=lambda topics, _: steps.append(f"prefetch {[*topics]}")
     )
     Load(changed).run()
     assert [one.partition(" ")[0] for one in steps] == ["prefetch", "ends", "versions"]
+
+
+def test_schemas_that_were_checked_while_versions_were_read_are_not_checked_again(
+    tmp_path: Path,
+) -> None:
+    world, verdicts = World(tmp_path / "w"), topic_plans._check_history
+    name = f"N{time.monotonic_ns()}"  # the verdicts of other tests are known
+    schema = {"type": "record", "name": name, "fields": []}
+    world.log.append(name, b"")
+    world.register(name, schema)
+    given = []
+
+    def prefetch(topics: Collection[str], use: Callable[[LatestVersions], None]) -> None:
+        before = verdicts.cache_info().misses
+        use({topic: world.subjects[topic][-1] for topic in topics})
+        given.append(verdicts.cache_info().misses - before)
+
+    context = world.context(prefetch_versions=prefetch)
+    before = verdicts.cache_info().misses
+    Load(context).run()
+    assert (given, verdicts.cache_info().misses - before) == ([1], 1)
+    world.register(name, {**schema, "doc": "new"})
+    Load(context).run()
+    assert (given, verdicts.cache_info().misses - before) == ([1, 0], 2)  # it has a table

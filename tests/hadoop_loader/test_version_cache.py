@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,16 @@ def registry() -> Registry:
 def _read(registry: Registry, file: Path | None, **more: Any) -> dict[str, SchemaLookup]:
     """Ask as a process does that has just started."""
     registry.asked.clear()
-    return RegistrySubjects(registry, cache=file, **more).versions(TOPICS)
+    found = RegistrySubjects(registry, cache=file, **more).versions(TOPICS)
+    wait_for_file()
+    return found
+
+
+def wait_for_file() -> None:
+    """Wait for the threads that write caches, as a process does that ends."""
+    for thread in threading.enumerate():
+        if thread.name == "registry-cache":
+            thread.join(60)
 
 
 def test_the_versions_of_the_last_process_are_not_read_again(
