@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import socket
 import struct
 import subprocess
 import sys
@@ -125,6 +126,11 @@ def start_session(config: WarehouseConfig, *, extra: Sequence[str] | None = None
         ) from None
     except Py4JError as error:
         raise _not_started(config.master, error) from None
+    except socket.gaierror as error:  # PySpark listens there for what its tasks count
+        raise UnreachableError(
+            f"Spark does not start, because the name localhost has no address: {error.strerror}",
+            fix="add the line `127.0.0.1 localhost` to /etc/hosts; nothing was read",
+        ) from None
     return _checked(spark, config)
 
 

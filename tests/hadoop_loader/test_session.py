@@ -15,13 +15,14 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 from thrift.transport import TTransport
 
 from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader._spark.errors import SessionError, raising_session_errors
 from hadoop_loader._spark.hiveserver2 import serve
 from hadoop_loader._spark.jvm_stderr import reason_in
-from hadoop_loader._spark.session import check_java, check_metastore_free
+from hadoop_loader._spark.session import check_java, check_metastore_free, start_session
 from hadoop_loader._spark.sql import QueryError, parse_hiveserver2_address, query
 from hadoop_loader._storage.lock import LocalLock
 from headworks._server.java import Java
@@ -129,6 +130,18 @@ def test_a_local_session_needs_no_name_of_its_machine(spark: Any) -> None:
     # have a name that does not resolve (`python -m tests.bare.image spark`).
     assert spark.sparkContext._jvm.System.getenv("SPARK_LOCAL_IP") == "127.0.0.1"
     assert "SPARK_LOCAL_IP" not in os.environ  # a session on a cluster may follow
+
+
+@pytest.mark.e2e
+def test_a_machine_without_localhost_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_such_name(_builder: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", no_such_name)
+    with pytest.raises(UnreachableError, match="the name localhost has no address: Name or"):
+        start_session(config(tmp_path))
 
 
 def test_a_second_loader_leaves_with_a_message(tmp_path: Path) -> None:
