@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hadoop_loader._commit.registry_subjects import RegistrySubjects
 from hadoop_loader._storage import filesystem, object_store
 from hadoop_loader._storage.filesystem import parse_path
 from hadoop_loader._storage.lock import acquire_lock
@@ -26,6 +27,7 @@ from hadoop_loader._storage.object_lease import LEASE_TIMEOUTS, LeaseTimeouts, S
 from hadoop_loader._storage.s3 import S3Path, s3_path
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError, UsageError
+from tests.hadoop_loader.test_version_cache import TOPICS, Registry, wait_for_file
 from tests.interop.s3 import BUCKET, LISTED
 from tests.waiting import until
 
@@ -70,6 +72,15 @@ def test_a_task_carries_the_s3_endpoint_and_no_credentials(s3: Service, root: S3
     settings = filesystem.spark_settings(root)
     assert settings[f"spark.hadoop.fs.s3a.bucket.{BUCKET}.endpoint"] == s3.url
     assert settings[f"spark.hadoop.fs.s3a.bucket.{BUCKET}.path.style.access"] == "true"
+
+
+def test_the_versions_of_many_topics_are_kept_in_a_bucket(root: S3Path) -> None:
+    registry, file = Registry(), root / "_headworks" / "registry-versions"
+    expected = RegistrySubjects(registry, cache=file).versions(TOPICS)
+    wait_for_file()
+    registry.asked.clear()
+    assert RegistrySubjects(registry, cache=file).versions(TOPICS) == expected
+    assert registry.asked == ["latest", "numbers"]
 
 
 def test_of_many_that_create_an_object_one_does(root: S3Path) -> None:
