@@ -157,7 +157,7 @@ class Campaign:
         shape = self._shape
         servers = (*shape.kafka.nodes, *shape.registries, shape.metastore, *shape.hdfs.data_nodes)
         serves = all(one.alive and one.answers() for one in (*servers, *shape.spark_workers))
-        for one in (*shape.reconcilers, *self._loaders):
+        for one in (*shape.registries, *shape.reconcilers, *self._loaders):
             if not one.alive:  # an init system starts it again
                 self.report.restarted[one.name] += 1
                 print(f"{one.name} ended by itself:\n{one.last_words()}", file=sys.stderr)

@@ -14,6 +14,7 @@ import os
 import socket
 import subprocess
 import sys
+import urllib.request
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -129,7 +130,11 @@ class _Started:
         (port,) = free_ports(1)
         address = f"127.0.0.1:{port}"
         command = _ours("registry", "start", "--listen", address, "--store", store)
-        return self._start(f"registry-{number}", command, port), address
+        server = self._start(f"registry-{number}", command, port)
+        # It listens before it has opened its store, and ends if the store is away then.
+        server.answers = partial(_lists_subjects, f"http://{address}/subjects")
+        server.wait()
+        return server, address
 
     def reconciler(self, number: int, store: str, bootstrap: str, registries: str) -> Server:
         (port,) = free_ports(1)
@@ -219,6 +224,14 @@ def _ours(*arguments: str) -> list[str]:
 def _java(heap: str, *main: str, before: str = "") -> list[str]:
     classpath = f"{before}{os.pathsep}{_SPARK_HOME}/jars/*"
     return ["java", f"-Xmx{heap}", "-cp", classpath, *main]
+
+
+def _lists_subjects(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=1) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def _listens(port: int) -> bool:
