@@ -80,7 +80,7 @@ class VersionListing:
     ) -> Iterator[tuple[ListedVersion, list[str]]]:
         """Yield versions with the aliases of their subjects, by subject and number.
 
-        Subjects for which `seen` returns false are left out.
+        Subjects for which `seen` returns false are left out; None: no subject is.
         """
         names = _names_under(connection, query.prefix) if query.aliases else {}
         counts = self._counts(connection, query.prefix)
