@@ -18,6 +18,7 @@ from headworks.schema import Primitive, Record, Schema, parse
 from headworks.schema._sensitive import Paths
 
 _MAX_CACHED_PATHS = 10_000
+_MAX_CACHED_NEW_TABLES = 2_000
 _MAX_CACHED_SCHEMAS = 16  # a plan needs those of one topic at a time
 
 
@@ -133,12 +134,18 @@ def field_ids_of(state: TableState, log: CommitLog) -> FieldIds:
 def field_ids_after(before: TableState | None, latest: str, log: CommitLog) -> FieldIds:
     """Return the field ids of a topic's latest schema; `before`: its table, if it has one."""
     if before is None:
-        return field_ids(NO_FIELD_IDS, None, parsed(latest))
+        return new_field_ids(latest)
     known = field_ids_of(before, log)
     text = log.schemas.get(before.projections[-1][3])
     if text == latest:
         return known
     return field_ids(known, parsed(text), parsed(latest))
+
+
+@lru_cache(maxsize=_MAX_CACHED_NEW_TABLES)
+def new_field_ids(text: str) -> FieldIds:
+    """Return the field ids of a table that is made for a schema."""
+    return field_ids(NO_FIELD_IDS, None, parsed(text))
 
 
 def rebuilt_field_ids(before: TableState, latest: str, log: CommitLog) -> FieldIds:

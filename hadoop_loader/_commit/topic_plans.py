@@ -21,6 +21,7 @@ from hadoop_loader._commit.report import SkippedTopic
 from hadoop_loader._commit.table_history import (
     event_time_column,
     field_ids_after,
+    new_field_ids,
     parsed,
     sensitive_after,
 )
@@ -128,6 +129,7 @@ def check_new_tables(
             history = (0, writer.version, writer.text)
             with suppress(HeadworksError):
                 _check_history(topic, (history,), changed=True, embedded=embedded)
+                new_field_ids(writer.text)  # while the schema is still parsed
 
 
 def next_state(plan: TopicPlan, before: TableState | None, load: int, size: float) -> TableState:

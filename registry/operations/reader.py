@@ -57,8 +57,8 @@ class RegistryReader:
         """Return the version numbers of subjects, ascending, by subject."""
         with self._store.read() as connection:
             subjects = [Subject.parse(name) for name in names]
-            found = version_records.numbers_by_subject(connection, subjects, deleted=listed.state)
-            return [{"subject": str(one), "versions": found[one]} for one in subjects]
+            found = self._listing.numbers(connection, subjects, listed)
+            return [{"subject": str(one), "versions": [*found[one]]} for one in subjects]
 
     def every_subject(self) -> list[str]:
         """Return the names of all subjects of all contexts, soft-deleted ones too."""

@@ -7,7 +7,7 @@ reads 40,000 versions page by page has them counted once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
@@ -63,7 +63,7 @@ class VersionListing:
     def __init__(self, store: RegistryStore) -> None:
         self._store = store
         # The counts of the last list, with the revision and the prefix that they belong to.
-        self._last: tuple[int, Subject, list[VersionCounts]] | None = None
+        self._last: tuple[int, Subject, Mapping[Subject, VersionCounts]] | None = None
         # SQLite releases the interpreter's lock for each row. Two threads that pass it on a
         # thousand times take longer than one after the other.
         self._one_page = Lock()
@@ -73,7 +73,22 @@ class VersionListing:
     ) -> list[Subject]:
         """Return the subjects that start with `prefix` (":*:" for every context), sorted."""
         counts = self._counts(connection, prefix)
-        return [one.subject for one in counts if version_filter.lists(one)]
+        return [one.subject for one in counts.values() if version_filter.lists(one)]
+
+    def numbers(
+        self, connection: Connection, subjects: Sequence[Subject], version_filter: VersionFilter
+    ) -> dict[Subject, Sequence[int]]:
+        """Return the version numbers of subjects, ascending; the counts tell nearly all."""
+        state, last = version_filter.state, self._last
+        current = last is not None and last[0] == self._store.revision_in(connection)
+        counts = last[2] if last is not None and current else {}
+        found: dict[Subject, Sequence[int]] = {}
+        for subject in subjects:
+            known = counts.get(subject)
+            if known is not None and (numbers := known.numbers(state)) is not None:
+                found[subject] = numbers
+        rest = [subject for subject in subjects if subject not in found]
+        return found | version_records.numbers_by_subject(connection, rest, deleted=state)
 
     def page(
         self, connection: Connection, query: VersionQuery, seen: Callable[[str], bool] | None
@@ -87,7 +102,7 @@ class VersionListing:
         numbers = _numbers(connection, query.version_filter, counts, names)
         if seen is not None:
             numbers = [one for one in numbers if seen(str(one[0]))]
-        state, latest = query.version_filter.state, query.latest_only
+        state, latest = _necessary_state(query.version_filter, counts, names), query.latest_only
         found: Iterable[ListedVersion]
         if query.rule_types:
             subjects = [subject for subject, _ in numbers]
@@ -107,13 +122,15 @@ class VersionListing:
                 )
         return ((one, names.get(one.subject, [])) for one in found)
 
-    def _counts(self, connection: Connection, prefix: str) -> list[VersionCounts]:
+    def _counts(self, connection: Connection, prefix: str) -> Mapping[Subject, VersionCounts]:
+        """Return the counts of the subjects under a prefix, sorted by subject."""
         within = Subject.parse(prefix)
         revision, last = self._store.revision_in(connection), self._last
         if last is not None and last[:2] == (revision, within):
             return last[2]
         context = None if within.context == ANY_CONTEXT else within.context
-        counts = version_records.counts_under(connection, context, within.name)
+        found = version_records.counts_under(connection, context, within.name)
+        counts = {one.subject: one for one in found}
         self._last = revision, within, counts
         return counts
 
@@ -121,19 +138,33 @@ class VersionListing:
 def _numbers(
     connection: Connection,
     version_filter: VersionFilter,
-    counts: Sequence[VersionCounts],
+    counts: Mapping[Subject, VersionCounts],
     names: Collection[Subject],
 ) -> list[tuple[Subject, int]]:
     """Return how many versions a list has of each subject; `names`: those with an alias there."""
     state = version_filter.state
-    under = [(one.subject, one.number(state)) for one in counts if version_filter.lists(one)]
+    listed = [one for one in counts.values() if version_filter.lists(one)]
+    under = [(one.subject, one.number(state)) for one in listed]
     if not names:
         return under
-    found = {one.subject: one.number(state) for one in counts}
+    found = {one.subject: one.number(state) for one in counts.values()}
     elsewhere = [one for one in names if one not in found]  # only an alias has the prefix
     rest = version_records.numbers_by_subject(connection, elsewhere, deleted=state)
     found |= {subject: len(each) for subject, each in rest.items()}
     return [(one, found[one]) for one in sorted({*names, *(subject for subject, _ in under)})]
+
+
+def _necessary_state(
+    version_filter: VersionFilter, counts: Mapping[Subject, VersionCounts], names: Iterable[Subject]
+) -> bool | None:
+    """Return the state to select; both, if none is soft-deleted and live ones are wanted.
+
+    The query for the latest versions needs an index only, if it does not ask for a state.
+    """
+    state = version_filter.state
+    every_live = not any(one.deleted for one in counts.values())
+    counted = all(subject in counts for subject in names)
+    return None if state is False and every_live and counted else state
 
 
 def _page_of(

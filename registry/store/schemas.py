@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Integer,
-    Select,
     and_,
     bindparam,
     collate,
@@ -158,7 +159,7 @@ def page_of(
     skipped: int = 0,
     most: int | None = None,
 ) -> list[ListedVersion]:
-    """Return the versions of subjects by subject and number, in two queries.
+    """Return the versions of subjects by subject and number, in few queries.
 
     `deleted` is as in `version_records`. With `latest_only`, there is only the last version of each
     subject. The first ones are `skipped`, and at most `most` of the others are returned.
@@ -168,10 +169,10 @@ def page_of(
     wanted = version_records.chosen(subjects, deleted=deleted, latest_only=latest_only)
     statement = _WITH_SCHEMAS.where(wanted).order_by(*_in_order(connection))
     rows = connection.execute(statement.offset(skipped).limit(most)).all()
-    used: dict[tuple[str, int], tuple[SchemaReference, ...]] = {}
-    for context, schema_id, _, *content in connection.execute(_references_in(wanted)):
-        at = context, schema_id
-        used[at] = (*used.get(at, ()), SchemaReference(*content))
+    # To find the latest versions again takes longer than to name their schemas.
+    used = (
+        _references_of_each(connection, rows) if latest_only else _references_in(connection, wanted)
+    )
     names = {(one.context, one.name): one for one in subjects}
     return [
         ListedVersion(
@@ -308,13 +309,33 @@ def _in_order(connection: Connection) -> tuple[ColumnElement[Any], ...]:
     return (*(collate(one, "C") if by_language else one for one in names), versions.c.version)
 
 
-def _references_in(wanted: ColumnElement[bool]) -> Select[Any]:
-    """Return the query for the references of the schemas of some versions."""
+def _references_in(
+    connection: Connection, wanted: ColumnElement[bool]
+) -> dict[tuple[str, int], tuple[SchemaReference, ...]]:
+    """Return the references of the schemas of some versions, by context and id."""
     r = references.c
     place = r.context, r.schema_id, r.position
     same = and_(versions.c.context == r.context, versions.c.schema_id == r.schema_id)
-    found = select(*place, r.name, r.written, r.to_version).distinct()
-    return found.join_from(versions, references, same).where(wanted).order_by(*place)
+    query = select(*place, r.name, r.written, r.to_version).distinct()
+    query = query.join_from(versions, references, same).where(wanted).order_by(*place)
+    found: dict[tuple[str, int], tuple[SchemaReference, ...]] = {}
+    for context, schema_id, _, *content in connection.execute(query):
+        at = context, schema_id
+        found[at] = (*found.get(at, ()), SchemaReference(*content))
+    return found
+
+
+def _references_of_each(
+    connection: Connection, rows: Iterable[Sequence[Any]]
+) -> dict[tuple[str, int], tuple[SchemaReference, ...]]:
+    """Return the references of the schemas of rows of _WITH_SCHEMAS, by context and id."""
+    found: dict[tuple[str, int], tuple[SchemaReference, ...]] = {}
+    for context, some in groupby(rows, itemgetter(0)):
+        ids = list({row[5] for row in some})
+        for start in range(0, len(ids), _MAX_NAMES_PER_QUERY):
+            used = _references_of(connection, context, ids[start : start + _MAX_NAMES_PER_QUERY])
+            found |= {(context, schema_id): each for schema_id, each in used.items()}
+    return found
 
 
 def _references_of(

@@ -38,17 +38,26 @@ _NUMBERS = PreparedStatement(
 
 @dataclass(frozen=True, slots=True)
 class VersionCounts:
-    """How many versions a subject has."""
+    """How many versions a subject has; it has at least one."""
 
     subject: Subject
     live: int
     deleted: int  # soft-deleted ones
+    first: int  # the least number of either
+    last: int
 
     def number(self, deleted: bool | None) -> int:
         """How many are soft-deleted (True), live (False), or either (None)."""
         if deleted is None:
             return self.live + self.deleted
         return self.deleted if deleted else self.live
+
+    def numbers(self, deleted: bool | None) -> range | None:
+        """Return the numbers of those versions; None if the counts do not tell them."""
+        every = self.live + self.deleted
+        if self.number(deleted) == every == self.last - self.first + 1:
+            return range(self.first, self.last + 1)
+        return None
 
 
 def numbers_of(
@@ -90,15 +99,18 @@ def counts_under(connection: Connection, context: str | None, prefix: str) -> li
     """
     gone = func.sum(case((versions.c.deleted, 1), else_=0))
     names = versions.c.context, versions.c.subject
-    statement = select(*names, func.count(), gone).group_by(*names)
+    ends = func.min(versions.c.version), func.max(versions.c.version)
+    statement = select(*names, func.count(), gone, *ends).group_by(*names)
     if context is not None:
         statement = statement.where(versions.c.context == context)
     if prefix:
         statement = statement.where(*_starts_with(connection, versions.c.subject, prefix))
     # Sorted here, because a database may order text by the rules of a language.
     return [
-        VersionCounts(Subject(space, name), number - deleted, deleted)
-        for space, name, number, deleted in sorted(map(tuple, connection.execute(statement).all()))
+        VersionCounts(Subject(space, name), number - deleted, deleted, first, last)
+        for space, name, number, deleted, first, last in sorted(
+            map(tuple, connection.execute(statement).all())
+        )
     ]
 
 

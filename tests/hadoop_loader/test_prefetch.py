@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -12,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from hadoop_loader._commit import topic_plans
+from hadoop_loader._commit import table_history, topic_plans
+from hadoop_loader._commit.commit_log import CommitLog
+from hadoop_loader._commit.policy import Policy
 from hadoop_loader._commit.registry_subjects import (
     LatestVersions,
     RegistrySubjects,
@@ -20,9 +23,11 @@ from hadoop_loader._commit.registry_subjects import (
     require_versions,
 )
 from hadoop_loader._operations.load import Load
+from hadoop_loader._tasks.load_task import WriterSchema
+from headworks import schema
 from headworks.errors import RefusedError, UnreachableError
 from headworks.registry_client import Reference, SubjectVersion
-from headworks.schema import subject_of
+from headworks.schema import Schema, subject_of
 from tests.hadoop_loader.memory import World
 from tests.hadoop_loader.test_version_cache import TOPICS, Registry, wait_for_file
 
@@ -257,3 +262,28 @@ def test_schemas_that_were_checked_while_versions_were_read_are_not_checked_agai
     world.register(name, {**schema, "doc": "new"})
     Load(context).run()
     assert (given, verdicts.cache_info().misses - before) == ([1, 0], 2)  # it has a table
+
+
+def test_a_plan_parses_no_schema_that_was_checked_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+
+    def parse(text: str, **more: Any) -> Schema:
+        parsed.append(text)
+        return schema.parse(text, **more)
+
+    monkeypatch.setattr(table_history, "parse", parse)
+    run = time.monotonic_ns()  # the schemas of other tests are known
+    latest = {
+        f"topic{n}": WriterSchema(
+            n, 1, json.dumps({"type": "record", "name": f"N{run}_{n}", "fields": []})
+        )
+        for n in range(40)
+    }
+    topic_plans.check_new_tables(latest)
+    assert len(parsed) == len(latest)
+    versions = {topic: (writer,) for topic, writer in latest.items()}
+    log = CommitLog(tmp_path)
+    found = topic_plans.plan_topics(latest, lambda _topics: versions, None, log, Policy())
+    assert (len(found.plans), len(parsed)) == (len(latest), len(latest))

@@ -196,7 +196,9 @@ def test_versions_with_rules_are_found_in_every_group_of_subjects(
     database.close()
 
 
-def test_a_version_in_a_list_has_its_references(store: str) -> None:
+def test_a_version_in_a_list_has_its_references(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     database, loader = RegistryStore(store), SchemaCache()
     registrar = Registrar(database, loader, SchemaLimits())
     for name in ("Money", "Place"):
@@ -217,6 +219,71 @@ def test_a_version_in_a_list_has_its_references(store: str) -> None:
         **{(name, n): expected for name in ("order", "order-again") for n in (1, 2)},
     }
     assert all(one == reader.version(one["subject"], one["version"]) for one in found)
+    for names_per_query in (500, 1):
+        monkeypatch.setattr(schemas, "_MAX_NAMES_PER_QUERY", names_per_query)
+        latest = reader.every_version(VersionQuery(latest_only=True), seen=None)
+        assert latest == [one for one in found if one["version"] == 2 or "references" not in one]
+    database.close()
+
+
+def test_latest_versions_are_found_in_an_index_while_none_is_deleted(store: str) -> None:
+    database, loader = RegistryStore(store), SchemaCache()
+    registrar = Registrar(database, loader, SchemaLimits())
+    for name in ("a", "b"):
+        for version in range(3):
+            fields = [f"f{i}:int=0" for i in range(version + 1)]
+            registrar.register(name, ProposedSchema(text_of(record(*fields))), who="t")
+    reader = RegistryReader(database, loader)
+
+    def latest(prefix: str) -> tuple[list[tuple[str, int]], bool]:
+        with counted() as sent:
+            found = listed(reader, VersionQuery(prefix, latest_only=True))
+        return found, any("deleted IS" in statement for statement in sent)
+
+    assert latest("") == ([("a", 3), ("b", 3)], False)
+    Deleter(database).delete_version("a", 3, permanent=False, who="t")
+    assert latest("") == ([("a", 2), ("b", 3)], True)
+    assert latest("b") == ([("b", 3)], False)
+    database.close()
+
+
+def test_the_latest_version_behind_an_alias_of_another_name_is_live(store: str) -> None:
+    database, loader = RegistryStore(store), SchemaCache()
+    registrar = Registrar(database, loader, SchemaLimits())
+    for name in ("a1", "z1"):
+        for version in (1, 2):
+            fields = [f"f{i}:int=0" for i in range(version)]
+            registrar.register(name, ProposedSchema(text_of(record(*fields))), who="t")
+    Deleter(database).delete_version("z1", 2, permanent=False, who="t")
+    SubjectSettings(database).change_config("a2", {"alias": "z1"}, who="t")
+    query = VersionQuery("a", aliases=True, latest_only=True)
+    assert listed(RegistryReader(database, loader), query) == [("a1", 2), ("z1", 1)]
+    database.close()
+
+
+def test_the_numbers_of_subjects_follow_each_change(store: str) -> None:
+    database, loader = RegistryStore(store), SchemaCache()
+    registrar, deleter = Registrar(database, loader, SchemaLimits()), Deleter(database)
+    reader = RegistryReader(database, loader)
+
+    def numbers(*, deleted: bool, statements: int = 1) -> list[int]:
+        wanted = VersionFilter(deleted=deleted)
+        reader.subjects("", wanted)
+        with counted() as sent:
+            (found,) = reader.subjects_with_versions(["a"], wanted)
+        assert len([one for one in sent if "FROM versions" in one]) == statements
+        return list(found["versions"])
+
+    for version in range(1, 5):
+        fields = [f"f{i}:int=0" for i in range(version)]
+        registrar.register("a", ProposedSchema(text_of(record(*fields))), who="t")
+        assert numbers(deleted=False, statements=0) == [*range(1, version + 1)]
+    deleter.delete_version("a", 4, permanent=False, who="t")
+    assert numbers(deleted=True, statements=0) == [1, 2, 3, 4]
+    assert numbers(deleted=False) == [1, 2, 3]
+    deleter.delete_version("a", 2, permanent=False, who="t")
+    deleter.delete_version("a", 2, permanent=True, who="t")
+    assert numbers(deleted=True, statements=2) == [1, 3, 4]
     database.close()
 
 
