@@ -55,7 +55,7 @@ ROOMS = {
         {"_tasks"},
         {"_decode"},
         {"_fetch", "_tables"},
-        {"_storage"},
+        {"_java_source", "_storage"},
     ],
     "headworks._broker": [
         {"server"},

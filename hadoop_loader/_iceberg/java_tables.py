@@ -5,78 +5,42 @@ Rules:
 - A change of schema, partitioning, and files is one transaction of the catalog: readers see all of
   it, or none.
 - Data files are registered where they are. Only their footers are read, for their statistics.
-- A file is in the partition of its day only if its statistics prove it: no null, and every time in
-  that day. Any other file is in no partition, and readers find it by its statistics.
-- A table is loaded from the catalog once for each snapshot, and a class of Java is looked up once:
-  both cost more than the rest of a small snapshot.
+- A table is loaded from the catalog once for each snapshot. TableCalls.java makes a change of it in
+  few calls: py4j takes longer for a call than Iceberg for most.
 - Metadata on a local disk are written without Hadoop's checksum files. Hadoop starts `chmod` for
   each file that it makes.
 - Publishers ask for a table that may be new by `exists`: PySpark makes some 80 calls for an
   exception of Java.
-- All footers are read with one configuration: without one, Parquet parses Hadoop's XML for each.
 - Nothing here removes a data file: the loader does, after the snapshots that need it have expired.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import date
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hadoop_loader._iceberg.catalog_url import CATALOG, PROPERTY_PREFIX, catalog_properties
 from hadoop_loader._iceberg.table_change import (
     COMMIT_PROPERTY,
-    PublishedFile,
     PublishedTable,
     TableChange,
 )
+from hadoop_loader._java_source import java_instance
 from headworks.errors import UsageError
 
 RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13"
 _FORMAT = 3
+_CALLS = "TableCalls"
 _NO_TABLE = (
     "org.apache.iceberg.exceptions.NoSuchTableException",
     "org.apache.iceberg.exceptions.NoSuchIcebergTableException",
 )
 _MOST_SNAPSHOTS = 100  # of a table; half of them are left when there are more
-_MICROS_OF_DAY = 86_400_000_000
 _TABLE_PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
-
-
-class _IcebergApi:
-    """The static methods of Iceberg's API. py4j asks the JVM for each part of a name."""
-
-    def __init__(self, jvm: Any) -> None:
-        api = jvm.org.apache.iceberg
-        self.build_catalog = api.CatalogUtil.buildIcebergCatalog
-        self.namespace_of = api.catalog.Namespace.of
-        self.identifier_of = api.catalog.TableIdentifier.of
-        self.schema = api.Schema
-        self.schema_to_json = api.SchemaParser.toJson
-        self.schema_from_json = api.SchemaParser.fromJson
-        self.metadata_from = api.TableMetadata.buildFrom
-        self.day = api.expressions.Expressions.day
-        self.names_from_json = api.mapping.NameMappingParser.fromJson
-        self.footer_metrics = api.parquet.ParquetUtil.footerMetrics
-        self.no_field_metrics = jvm.java.util.stream.Stream.empty
-        parquet = api.shaded.org.apache.parquet  # as Iceberg's runtime has it
-        self.parquet_settings = parquet.conf.HadoopParquetConfiguration
-        self.read_options = parquet.ParquetReadOptions.builder
-        self.parquet_file = parquet.hadoop.util.HadoopInputFile.fromStatus
-        self.open_parquet = parquet.hadoop.ParquetFileReader.open
-        self.path = jvm.org.apache.hadoop.fs.Path
-        self.file_status = jvm.org.apache.hadoop.fs.FileStatus
-        self.metrics_config = api.MetricsConfig.forTable
-        self.data_file = api.DataFiles.builder
-        self.timestamp = getattr(api.types, "Types$TimestampType").withZone()
-        self.value_of = api.types.Conversions.fromByteBuffer
-        self.metadata_only = getattr(api, "ExpireSnapshots$CleanupLevel").METADATA_ONLY
-        self.list = jvm.java.util.ArrayList
-        self.map = jvm.java.util.HashMap
 
 
 class IcebergTables:
@@ -86,14 +50,17 @@ class IcebergTables:
         check_iceberg(spark)
         self._jvm = jvm = spark.sparkContext._jvm
         given = {**catalog_properties(url, location), **_given_properties(spark)}
-        self._api = _IcebergApi(jvm)
+        api = jvm.org.apache.iceberg
         self._found: dict[str, Any] = {}  # tables that are about to change, as they were found
         self._default_format = given.get("table-default.format-version", str(_FORMAT))
-        self._settings = _file_settings(jvm, spark.sparkContext._jsc.hadoopConfiguration())
-        self._parquet_settings = self._api.parquet_settings(self._settings)
-        self._catalog = self._api.build_catalog(CATALOG, self._map(given), self._settings)
+        settings = _file_settings(jvm, spark.sparkContext._jsc.hadoopConfiguration())
+        self._calls = java_instance(jvm, __package__, _CALLS, _CALLS, settings)
+        # py4j asks the JVM for each part of a name, so names are looked up once.
+        self._identifier_of = api.catalog.TableIdentifier.of
+        self._metadata_only = getattr(api, "ExpireSnapshots$CleanupLevel").METADATA_ONLY
+        self._catalog = api.CatalogUtil.buildIcebergCatalog(CATALOG, self._map(given), settings)
         self._location = location
-        self._namespace = self._api.namespace_of(self._strings([namespace]))
+        self._namespace = api.catalog.Namespace.of(self._strings([namespace]))
         if not self._catalog.namespaceExists(self._namespace):
             self._catalog.createNamespace(
                 self._namespace, self._map({"location": location} if "thrift:" in url else {})
@@ -106,13 +73,11 @@ class IcebergTables:
             self._found.pop(table, None)
             return None
         self._found[table] = found
-        metadata = found.operations().current()
-        snapshot = found.currentSnapshot()
-        summary = {} if snapshot is None else snapshot.summary()
+        described = json.loads(self._calls.describe(found, COMMIT_PROPERTY))
         return PublishedTable(
-            str(summary.get(COMMIT_PROPERTY) or ""),
-            declared_defaults(self._api.schema_to_json(found.schema())),
-            metadata.formatVersion() >= _FORMAT,
+            described["property"] or "",
+            declared_defaults(described["schema"]),
+            described["format"] >= _FORMAT,
         )
 
     def exists(self, table: str) -> bool:
@@ -138,24 +103,21 @@ class IcebergTables:
         before = self._found.pop(change.table, None)
         transaction = self._creation(change) if before is None else before.newTransaction()
         table = transaction.table()
+        schema = change.schema
         if before is not None:
-            self._leave_partition(transaction, table, change)
-        self._set_schema(table, change)
-        self._enter_partition(transaction, table, change)
-        properties = transaction.updateProperties()
-        names = {"schema.name-mapping.default": change.schema.names}
-        for key, value in {**_TABLE_PROPERTIES, **names, **change.properties}.items():
-            properties.set(key, value)
-        properties.commit()
+            self._calls.leavePartition(transaction, table, schema.day_id)
+        self._calls.setSchema(table, schema.fields, schema.last_id)
+        if schema.day_of is not None:
+            self._calls.enterPartition(transaction, table, schema.day_of)
+        names = {"schema.name-mapping.default": schema.names}
+        properties = {**_TABLE_PROPERTIES, **names, **change.properties}
+        self._calls.setProperties(transaction, json.dumps(properties))
         self._set_files(transaction, table, before, change)
         transaction.commitTransaction()
-        if (
-            before is not None
-            and before.operations().current().snapshots().size() > _MOST_SNAPSHOTS
-        ):
+        if before is not None and self._calls.snapshots(before) > _MOST_SNAPSHOTS:
             update = self._catalog.loadTable(self._name(change.table)).expireSnapshots()
             update.expireOlderThan(2**62).retainLast(_MOST_SNAPSHOTS // 2)
-            update.cleanupLevel(self._api.metadata_only).commit()
+            update.cleanupLevel(self._metadata_only).commit()
 
     def expire(self, table: str, number: int) -> bool:
         """Expire the snapshots of commits before `number`; False if the current one is of these."""
@@ -165,7 +127,7 @@ class IcebergTables:
         current = found.currentSnapshot()
         if current is not None and _commit_number(current) < number:
             return False
-        update = found.expireSnapshots().cleanupLevel(self._api.metadata_only)
+        update = found.expireSnapshots().cleanupLevel(self._metadata_only)
         for one in found.snapshots():
             if _commit_number(one) < number:
                 update.expireSnapshotId(one.snapshotId())
@@ -184,81 +146,29 @@ class IcebergTables:
             return None
 
     def _creation(self, change: TableChange) -> Any:
-        none = self._api.schema(self._api.list())
-        builder = self._catalog.buildTable(self._name(change.table), none)
-        builder.withLocation(f"{self._location}/{change.table}")
-        builder.withProperty("format-version", self._default_format)
-        return builder.createTransaction()
-
-    def _set_schema(self, table: Any, change: TableChange) -> None:
-        """Give the table the ids of its files, which no ordinary change of a schema allows."""
-        schema = self._api.schema_from_json(change.schema.fields)
-        if table.schema().sameSchema(schema):
-            return
-        operations = table.operations()
-        base = operations.current()
-        builder = self._api.metadata_from(base)
-        builder.setCurrentSchema(schema, max(change.schema.last_id, base.lastColumnId()))
-        operations.commit(base, builder.build())
-
-    def _leave_partition(self, transaction: Any, table: Any, change: TableChange) -> None:
-        """Stop partitioning new files by another column."""
-        fields = table.spec().fields()
-        for at in range(fields.size()):  # a Java iterator ends by an exception
-            field = fields.get(at)
-            if field.sourceId() != change.schema.day_id:
-                transaction.updateSpec().removeField(field.name()).commit()
-
-    def _enter_partition(self, transaction: Any, table: Any, change: TableChange) -> None:
-        """Partition new files by the day of the change's column."""
-        wanted = change.schema.day_of
-        if wanted is not None and table.spec().isUnpartitioned():
-            day = self._api.day(wanted)
-            transaction.updateSpec().addField(self._day_name(table, wanted), day).commit()
-
-    def _day_name(self, table: Any, column: str) -> str:
-        name = f"{column}_day"
-        while table.schema().findField(name) is not None:
-            name += "_"
-        return name
+        location = f"{self._location}/{change.table}"
+        name = self._name(change.table)
+        return self._calls.create(self._catalog, name, location, self._default_format)
 
     def _set_files(self, transaction: Any, table: Any, before: Any, change: TableChange) -> None:
         leaving, kept = [], set()
         wanted = {file.uri for file in change.added}
         if before is not None and (change.all_files or change.removed):
-            for file in _files(before):
-                uri = file.location()
+            for uri in json.loads(self._calls.locations(before)):
                 if uri not in wanted if change.all_files else _is_in(uri, change.removed):
-                    leaving.append(file)
+                    leaving.append(uri)
                 else:
                     kept.add(uri)
         added = [file for file in change.added if file.uri not in kept]
+        files = {
+            "leaving": leaving,
+            "added": [(file.uri, file.bytes, file.day) for file in added],
+            "names": change.schema.names,
+            "day_id": change.schema.day_id or None,
+            "summary": dict(change.summary),
+        }
         update = self._update(transaction, change, adds=bool(added), removes=bool(leaving))
-        for file in leaving:
-            update.deleteFile(file)
-        add = update.addFile if leaving else update.appendFile
-        if added:
-            names = self._api.names_from_json(change.schema.names)
-            config, spec = self._api.metrics_config(table), table.spec()
-            for new in added:
-                metrics = self._metrics(new, config, names)
-                add(self._data_file(table, spec, metrics, change, new))
-        for key, value in change.summary.items():
-            update.set(key, value)
-        update.commit()
-
-    def _metrics(self, new: PublishedFile, config: Any, names: Any) -> Any:
-        """Return the statistics in a file's footer, by the ids of the table."""
-        status = self._api.file_status(new.bytes, False, 1, 1, 0, self._api.path(new.uri))
-        source = self._api.parquet_file(status, self._settings)
-        reader = self._api.open_parquet(
-            source, self._api.read_options(self._parquet_settings).build()
-        )
-        try:
-            empty = self._api.no_field_metrics()
-            return self._api.footer_metrics(reader.getFooter(), empty, config, names)
-        finally:
-            reader.close()
+        self._calls.commitFiles(update, before, table, json.dumps(files))
 
     def _update(self, transaction: Any, change: TableChange, *, adds: bool, removes: bool) -> Any:
         if not removes:
@@ -267,40 +177,11 @@ class IcebergTables:
             return transaction.newRewrite()
         return transaction.newOverwrite()
 
-    def _data_file(
-        self, table: Any, spec: Any, metrics: Any, change: TableChange, new: PublishedFile
-    ) -> Any:
-        in_day = change.schema.day_id and self._is_of_day(metrics, change.schema.day_id, new.day)
-        if not in_day:
-            spec = self._no_partition(table)
-        # Not by the input file: Hadoop would write its URI otherwise, and compare it as text.
-        builder = self._api.data_file(spec).withPath(new.uri)
-        builder.withFileSizeInBytes(new.bytes)
-        builder.withFormat("parquet").withMetrics(metrics)
-        if in_day:
-            builder.withPartitionPath(f"{spec.fields().get(0).name()}={new.day[:10]}")
-        return builder.build()
-
-    def _no_partition(self, table: Any) -> Any:
-        return next(s for s in table.specs().values() if s.isUnpartitioned())
-
-    def _is_of_day(self, metrics: Any, column: int, day: str) -> bool:
-        """Return whether a file's statistics prove that each time in it is in one UTC day."""
-        nulls = metrics.nullValueCounts().get(column)
-        bounds = [metrics.lowerBounds().get(column), metrics.upperBounds().get(column)]
-        if nulls != 0 or any(bound is None for bound in bounds):
-            return False
-        start = (date.fromisoformat(day[:10]) - date(1970, 1, 1)).days
-        return all(
-            self._api.value_of(self._api.timestamp, bound) // _MICROS_OF_DAY == start
-            for bound in bounds
-        )
-
     def _name(self, table: str) -> Any:
-        return self._api.identifier_of(self._namespace, table)
+        return self._identifier_of(self._namespace, table)
 
     def _map(self, values: Mapping[str, str]) -> Any:
-        found = self._api.map()
+        found = self._jvm.java.util.HashMap()
         for key, value in values.items():
             found.put(key, value)
         return found
@@ -336,19 +217,6 @@ def _file_settings(jvm: Any, given: Any) -> Any:
     # The JVM's cache holds the file system with checksums, whatever the settings say.
     found.setBoolean("fs.file.impl.disable.cache", True)
     return found
-
-
-def _files(table: Any) -> Iterator[Any]:
-    """Yield the data files of the current snapshot."""
-    if table.currentSnapshot() is None:
-        return
-    tasks = table.newScan().planFiles()
-    try:
-        each = tasks.iterator()
-        while each.hasNext():
-            yield each.next().file()
-    finally:
-        tasks.close()
 
 
 def _commit_number(snapshot: Any) -> int:

@@ -169,6 +169,21 @@ def test_snapshots_name_their_commit_and_a_filter_on_the_event_time_reads_its_da
     assert len(list(table.scan().plan_files())) == 6
 
 
+def test_a_file_of_rows_of_another_day_is_found_by_a_filter(published: Published) -> None:
+    # Its folder is of the day in which the log got the rows: they had no event time then.
+    published.world.register("clicks", {**V1, "headworks": {"topic": "clicks"}})
+    published.world.log.append("clicks", encoded(V1, {"at": 5 * DAY, "n": 1}), 2 * DAY)
+    published.load()
+    published.world.register("clicks", V1)
+    click(published.world, 2, at=2 * DAY, schema_id=2)
+    published.load()
+    Compaction(published.context(), every=True).run("clicks")
+    table = table_of(published)
+    for day, number in (("06", 1), ("03", 2)):
+        found = table.scan(row_filter=f"at = '1970-01-{day}T00:00:00+00:00'").to_arrow()
+        assert found["n"].to_pylist() == [number]
+
+
 @pytest.mark.parametrize(
     "step",
     [
