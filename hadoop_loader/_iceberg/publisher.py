@@ -126,6 +126,7 @@ class SnapshotPublisher:
             return
         self.problems.clear()
         self.outdated.clear()
+        own = commit_id(commit)  # once: it takes the whole commit's JSON
         published = {t: known for t, known in before.tables.items() if t in states}
         try:
             tables = self._connected()
@@ -135,6 +136,7 @@ class SnapshotPublisher:
                         self._publish_one,
                         tables,
                         commit,
+                        own,
                         one,
                         published.get(name) if next_one else None,
                     )
@@ -177,20 +179,22 @@ class SnapshotPublisher:
         return sources
 
     def _publish_one(
-        self, tables: Tables, commit: Commit, source: _Source, known: str | None
+        self, tables: Tables, commit: Commit, own: str, source: _Source, known: str | None
     ) -> str | None:
-        """Publish one table; return the commit of its snapshot, or None if it must be repeated."""
+        """Publish one table; return the commit of its snapshot, or None if it must be repeated.
+
+        `own`: the id of `commit`. `known`: that of the table's snapshot, if it is known.
+        """
         try:
             is_new = not known and not tables.exists(source.table)
             found = None if is_new else tables.find(source.table)
             if found is not None and not found.snapshot:
                 tables.drop(source.table)
                 found = None
-            own = commit_id(commit)
             if found is not None and found.snapshot == own:
                 return own
             whole = found is None or found.snapshot != known or not known
-            change = self._change(tables, commit, source, found, whole=whole)
+            change = self._change(tables, commit, own, source, found, whole=whole)
             if change is None:
                 return known
             self.on_step("publishing")
@@ -214,6 +218,7 @@ class SnapshotPublisher:
         self,
         tables: Tables,
         commit: Commit,
+        own: str,
         source: _Source,
         found: PublishedTable | None,
         *,
@@ -246,7 +251,7 @@ class SnapshotPublisher:
             tuple(hadoop_uri(self.root / folder) for folder in removed),
             whole,
             {
-                COMMIT_PROPERTY: commit_id(commit),
+                COMMIT_PROPERTY: own,
                 "headworks.load": str(commit.number),
                 "headworks.kind": commit.kind,
                 "headworks.offsets": json.dumps(

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from hadoop_loader._commit import commit_record
+from hadoop_loader._commit.commit_record import Commit
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._fetch.messages import FetchedMessage
 from hadoop_loader._fetch.position import RewindPosition
+from hadoop_loader._iceberg import publisher
 from hadoop_loader._operations.compact import Compaction
 from hadoop_loader._operations.drop import Drop
 from hadoop_loader._operations.erase import Erase, EraseCondition
@@ -21,7 +24,7 @@ from hadoop_loader._operations.retention import TableRetention
 from hadoop_loader._operations.rewind import Rewind
 from hadoop_loader._storage.failpoints import STEPS
 from tests.hadoop_loader.iceberg import MemoryTables, publishing
-from tests.hadoop_loader.memory import World
+from tests.hadoop_loader.memory import World, encoded
 from tests.hadoop_loader.test_loading import DAY, V1, V2, Killed, click, killer
 from tests.soak.snapshots import campaign
 
@@ -53,6 +56,25 @@ def load(world: World, tables: MemoryTables, **changes: Any) -> Any:
 
 def numbers(tables: MemoryTables) -> list[int]:
     return sorted(row["n"] for row in tables.tables["clicks"][-1].rows())
+
+
+def test_a_commit_is_put_into_json_once_however_many_tables_it_has(
+    world: World, tables: MemoryTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identified: list[int] = []
+
+    def checksum(commit: Commit) -> str:
+        identified.append(commit.number)
+        return commit_record.checksum(commit)
+
+    monkeypatch.setattr(publisher, "checksum", checksum)
+    names = [f"t{n}" for n in range(5)]
+    for name in names:
+        world.register(name, {**V1, "headworks": {"topic": name}})
+        world.log.append(name, encoded(V1, {"at": 0, "n": 1}))
+    load(world, tables)
+    assert tables.tables.keys() >= {*names}
+    assert identified == [1]
 
 
 def test_each_commit_is_a_snapshot_with_its_offsets(world: World, tables: MemoryTables) -> None:
