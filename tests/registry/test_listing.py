@@ -67,6 +67,13 @@ def counted() -> Iterator[list[str]]:
         event.remove(Engine, "before_cursor_execute", note)
 
 
+def register_versions(registrar: Registrar, name: str, *numbers: int) -> None:
+    """Register schemas of as many fields as each number says."""
+    for number in numbers:
+        fields = [f"f{i}:int=0" for i in range(number)]
+        registrar.register(name, ProposedSchema(text_of(record(*fields))), who="t")
+
+
 def test_the_contexts_are_found_without_a_look_at_each_version(tmp_path: Path) -> None:
     database = RegistryStore(f"sqlite:///{tmp_path}/registry.db")
     with database.read() as connection:
@@ -136,9 +143,7 @@ def test_a_page_counts_the_versions_behind_an_alias_of_another_name(store: str) 
     database, loader = RegistryStore(store), SchemaCache()
     registrar = Registrar(database, loader, SchemaLimits())
     for name in ("a1", "z1"):
-        for version in (1, 2):
-            fields = [f"f{i}:int=0" for i in range(version)]
-            registrar.register(name, ProposedSchema(text_of(record(*fields))), who="t")
+        register_versions(registrar, name, 1, 2)
     SubjectSettings(database).change_config("a2", {"alias": "z1"}, who="t")
     reader = RegistryReader(database, loader)
     expected = [("a1", 1), ("a1", 2), ("z1", 1), ("z1", 2)]
@@ -230,9 +235,7 @@ def test_latest_versions_are_found_in_an_index_while_none_is_deleted(store: str)
     database, loader = RegistryStore(store), SchemaCache()
     registrar = Registrar(database, loader, SchemaLimits())
     for name in ("a", "b"):
-        for version in range(3):
-            fields = [f"f{i}:int=0" for i in range(version + 1)]
-            registrar.register(name, ProposedSchema(text_of(record(*fields))), who="t")
+        register_versions(registrar, name, 1, 2, 3)
     reader = RegistryReader(database, loader)
 
     def latest(prefix: str) -> tuple[list[tuple[str, int]], bool]:
@@ -251,9 +254,7 @@ def test_the_latest_version_behind_an_alias_of_another_name_is_live(store: str) 
     database, loader = RegistryStore(store), SchemaCache()
     registrar = Registrar(database, loader, SchemaLimits())
     for name in ("a1", "z1"):
-        for version in (1, 2):
-            fields = [f"f{i}:int=0" for i in range(version)]
-            registrar.register(name, ProposedSchema(text_of(record(*fields))), who="t")
+        register_versions(registrar, name, 1, 2)
     Deleter(database).delete_version("z1", 2, permanent=False, who="t")
     SubjectSettings(database).change_config("a2", {"alias": "z1"}, who="t")
     query = VersionQuery("a", aliases=True, latest_only=True)
@@ -275,8 +276,7 @@ def test_the_numbers_of_subjects_follow_each_change(store: str) -> None:
         return list(found["versions"])
 
     for version in range(1, 5):
-        fields = [f"f{i}:int=0" for i in range(version)]
-        registrar.register("a", ProposedSchema(text_of(record(*fields))), who="t")
+        register_versions(registrar, "a", version)
         assert numbers(deleted=False, statements=0) == [*range(1, version + 1)]
     deleter.delete_version("a", 4, permanent=False, who="t")
     assert numbers(deleted=True, statements=0) == [1, 2, 3, 4]
