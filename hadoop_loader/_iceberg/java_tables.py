@@ -21,11 +21,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hadoop_loader._iceberg.catalog_url import CATALOG, PROPERTY_PREFIX, catalog_properties
-from hadoop_loader._iceberg.table_change import (
-    COMMIT_PROPERTY,
-    PublishedTable,
-    TableChange,
-)
+from hadoop_loader._iceberg.table_change import COMMIT_PROPERTY, PublishedTable, TableChange
 from hadoop_loader._java_source import java_instance
 from headworks.errors import UsageError
 
