@@ -6,9 +6,7 @@ incomplete list is worse than none. A group is a consumer if it has committed of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from headworks._ci.governance import FILE_NAME, GovernanceFile
 from headworks._ci.verdict import DownstreamConsumer
@@ -41,8 +39,10 @@ class DownstreamConsumers:
 
 def _groups_by_topic(bootstrap: str) -> dict[str, list[str]]:
     """Return the groups of a broker that have committed offsets, by topic, sorted."""
-    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+    from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
+
+    from headworks._kafka.group_requests import committed_offsets
 
     client = AdminClient({**client_properties(bootstrap), "log_level": 0})
     try:
@@ -52,19 +52,13 @@ def _groups_by_topic(bootstrap: str) -> dict[str, list[str]]:
         names = sorted(group.group_id for group in listed.valid)
         found: dict[str, list[str]] = {}
         for name in names:
-            # One group per request: every broker and protocol version supports that.
-            asked = [ConsumerGroupTopicPartitions(name)]
-            futures = client.list_consumer_group_offsets(asked, request_timeout=_TIMEOUT_SECONDS)
-            for topic in sorted(_committed(futures.values())):
+            told = committed_offsets(client, name).result(_TIMEOUT_SECONDS)
+            for topic in sorted({p.topic for p in told.topic_partitions if p.offset >= 0}):
                 found.setdefault(topic, []).append(name)
-    except KafkaException as error:
+    except (KafkaException, TimeoutError) as error:
+        problem = error if isinstance(error, KafkaException) else f"{_TIMEOUT_SECONDS:g} s passed"
         raise UnreachableError(
-            f"the broker {bootstrap} does not tell its consumer groups: {error}",
+            f"the broker {bootstrap} does not tell its consumer groups: {problem}",
             fix="start it, or leave --bootstrap out: the verdict does not need it",
         ) from None
     return found
-
-
-def _committed(futures: Iterable[Any]) -> set[str]:
-    partitions: Sequence[Any] = [p for one in futures for p in one.result().topic_partitions]
-    return {p.topic for p in partitions if p.offset >= 0}

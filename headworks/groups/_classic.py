@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from headworks._kafka.client_properties import client_properties
 from headworks._kafka.clients import KafkaConsumer
+from headworks._kafka.group_requests import committed_offsets, describe_groups
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
 from headworks.groups._model import (
     GroupDescription,
@@ -34,6 +35,7 @@ from headworks.groups._model import (
 
 T = TypeVar("T")
 _TIMEOUT_SECONDS = 15.0
+_WAIT_SECONDS = 20.0  # the client's own error, after its timeout, says more than that none came
 _MAX_IN_FLIGHT_CALLS = 100
 _COORDINATOR_PAUSE_SECONDS = 0.2
 _COORDINATOR_SECONDS = 30.0  # a busy cluster that was just started took 11
@@ -88,11 +90,8 @@ class ClassicGroups:
         """Return the state, members, and offsets of groups; an unknown group is `dead`."""
         if not names:
             return []
-        futures = self._admin.describe_consumer_groups(
-            list(names), request_timeout=_TIMEOUT_SECONDS
-        )
         states = {}
-        for name, future in futures.items():
+        for name, future in describe_groups(self._admin, names).items():
             told = self._result(future, f"describe group {name}")
             members = tuple(
                 MemberDescription(
@@ -120,12 +119,8 @@ class ClassicGroups:
         """Return the committed offsets of groups."""
         found: dict[str, dict[TopicPartition, int]] = {}
         for first in range(0, len(names), _MAX_IN_FLIGHT_CALLS):
-            futures: dict[str, Future[Any]] = {}
-            for name in names[first : first + _MAX_IN_FLIGHT_CALLS]:
-                asked = [ConsumerGroupTopicPartitions(name)]
-                futures |= self._admin.list_consumer_group_offsets(
-                    asked, request_timeout=_TIMEOUT_SECONDS
-                )
+            some = names[first : first + _MAX_IN_FLIGHT_CALLS]
+            futures = {name: committed_offsets(self._admin, name) for name in some}
             for name, future in futures.items():
                 told = self._result(future, f"read the offsets of group {name}")
                 found[name] = {
@@ -230,21 +225,26 @@ class ClassicGroups:
 
     def _result(self, future: Future[Any], what: str = "list the groups") -> Any:
         try:
-            return future.result(_TIMEOUT_SECONDS + 5)
+            return future.result(_WAIT_SECONDS)
         except KafkaException as error:
             raise self._error(what, error) from None
+        except TimeoutError:
+            raise self._unreachable(f"{_WAIT_SECONDS:g} s were not enough to {what}") from None
 
     def _error(self, what: str, error: Any) -> HeadworksError:
         problem = error.args[0] if isinstance(error, KafkaException) else error
         if problem.code() in _UNREACHABLE_ERRORS:
-            return UnreachableError(
-                f"no broker answers at {self._bootstrap}: {problem.str()}",
-                fix="start one with `headworks up`, or give --bootstrap",
-            )
+            return self._unreachable(problem.str())
         return RefusedError(
             f"the broker refused to {what}: {problem.str()}",
             code=problem.code(),
             fix=_STOP_CONSUMERS if problem.code() in _GROUP_IN_USE_ERRORS else None,
+        )
+
+    def _unreachable(self, problem: str) -> UnreachableError:
+        return UnreachableError(
+            f"no broker answers at {self._bootstrap}: {problem}",
+            fix="start one with `headworks up`, or give --bootstrap",
         )
 
 

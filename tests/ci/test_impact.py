@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,9 @@ def test_declared_consumers_and_the_owner_are_shown(work: Work) -> None:
     assert value["consumers"][1] == {"name": "billing", "known_from": "governance.toml"}
 
 
-def test_groups_of_a_live_broker_are_shown(work: Work, broker: Service) -> None:
+def test_groups_of_a_live_broker_are_shown(
+    work: Work, broker: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic = "gate.impact"
     admin = AdminClient({"bootstrap.servers": broker.address})
     admin.create_topics([NewTopic(topic, 1)])[topic].result()
@@ -121,6 +124,11 @@ def test_groups_of_a_live_broker_are_shown(work: Work, broker: Service) -> None:
     assert [(one.name, one.known_from) for one in found.consumers] == [
         ("gate.fraud", f"broker {broker.address}")
     ]
+    # As if the broker stopped between the list of the groups and their offsets.
+    monkeypatch.setattr("headworks._ci.consumers._TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr("headworks._kafka.group_requests.committed_offsets", lambda *_: Future())
+    with pytest.raises(UnreachableError, match=r"consumer groups: 1 s passed"):
+        check(SCHEMAS, MAIN, bootstrap=broker.address)
 
 
 def test_a_broker_that_was_asked_for_must_answer(work: Work) -> None:
