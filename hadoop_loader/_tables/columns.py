@@ -278,8 +278,9 @@ def _check_size(schema: Schema) -> None:
         elif id(node) not in sizes:
             # A record met again inside itself is recursive; column_type refuses it.
             sizes[id(node)] = (1, 1)
-            stack.append((node, True))
-            stack += [(one, False) for one in below]
+            if below:
+                stack.append((node, True))
+                stack += [(one, False) for one in below]
 
 
 def _check_case(fields: tuple[StructField, ...], pointer: str) -> None:

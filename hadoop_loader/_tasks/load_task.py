@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -54,9 +54,8 @@ CHUNK_MESSAGES = 20_000
 MAX_TOPICS_PER_FETCH = 32
 
 
-@dataclass(frozen=True, slots=True)
-class WriterSchema:
-    """A registered version that messages may be written with."""
+class WriterSchema(NamedTuple):
+    """A registered version that messages may be written with; a load may know 40,000."""
 
     schema_id: int
     version: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from headworks.compatibility import Finding, Level, Policy
 from headworks.errors import IncompatibleError
@@ -26,16 +27,15 @@ class Registered:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class SubjectVersion:
-    """One version of a subject."""
+class SubjectVersion(NamedTuple):
+    """One version of a subject; a tuple, because a registry lists 40,000 of them."""
 
     subject: str
     version: int
     id: int  # of the schema, in its context
     text: str  # the registry's canonical text
     references: tuple[Reference, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)  # of its metadata
+    properties: Mapping[str, str] = {}  # of its metadata
     registered_ms: int | None = None  # milliseconds since 1970 UTC, if the registry reports it
     aliases: tuple[str, ...] = ()  # of the subject, if they were requested
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection
 
+from headworks import _version_lines
 from headworks._registry.model import refusals
 from headworks._registry.model.definition import Definition, JsonObject
 from headworks._registry.operations.parsed_schemas import SchemaCache
@@ -158,10 +159,23 @@ class RegistryReader:
         Subjects for which `seen` returns false are left out; None: no subject is.
         """
         with self._store.read() as connection:
-            return [
-                listed_entity(one, aliases)
-                for one, aliases in self._listing.page(connection, query, seen)
-            ]
+            return self._listed(connection, query, seen)
+
+    def every_version_in_lines(
+        self, query: VersionQuery, *, seen: Callable[[str], bool] | None
+    ) -> bytes:
+        """Return the same versions in lines (`_version_lines`)."""
+        with self._store.read() as connection:
+            if (lines := self._listing.lines(connection, query, seen)) is not None:
+                return lines
+            found = self._listed(connection, query, seen)
+        return _version_lines.encode(found)
+
+    def _listed(
+        self, connection: Connection, query: VersionQuery, seen: Callable[[str], bool] | None
+    ) -> list[Entity]:
+        page = self._listing.page(connection, query, seen)
+        return [listed_entity(one, aliases) for one, aliases in page]
 
     def schema(
         self,

@@ -8,14 +8,20 @@ reads 40,000 versions page by page has them counted once.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from threading import Lock
 
 from sqlalchemy import Connection
 
-from headworks._registry.store import RegistryStore, schemas, settings, version_records
-from headworks._registry.store.schemas import ListedVersion
+from headworks._registry.store import (
+    RegistryStore,
+    schemas,
+    settings,
+    version_lines,
+    version_records,
+)
+from headworks._registry.store.schemas import ListedVersion, VersionPage
 from headworks._registry.store.version_records import VersionCounts
 from headworks._subject import ANY_CONTEXT, Subject
 
@@ -67,6 +73,8 @@ class VersionListing:
         # SQLite releases the interpreter's lock for each row. Two threads that pass it on a
         # thousand times take longer than one after the other.
         self._one_page = Lock()
+        # The list of which the database could not compose a page: most of its pages are alike.
+        self._composed_not: tuple[int, VersionQuery] | None = None
 
     def subjects(
         self, connection: Connection, prefix: str, version_filter: VersionFilter
@@ -97,30 +105,52 @@ class VersionListing:
 
         Subjects for which `seen` returns false are left out; None: no subject is.
         """
-        names = _names_under(connection, query.prefix) if query.aliases else {}
+        names = _names_of(connection, query)
+        found: Iterable[ListedVersion]
+        if query.rule_types:
+            every = _every_version(connection, self._page_of(connection, query, seen, names))
+            ruled = (one for one in every if _has_rule(one, query.rule_types))
+            found = islice(ruled, query.first, query.last)
+        else:
+            page = self._page_of(connection, query, seen, names)
+            with self._one_page:
+                found = schemas.page_of(connection, page)
+        return ((one, names.get(one.subject, [])) for one in found)
+
+    def lines(
+        self, connection: Connection, query: VersionQuery, seen: Callable[[str], bool] | None
+    ) -> bytes | None:
+        """Return the lines of what `page` yields; None if the database cannot compose them."""
+        asked = self._store.revision_in(connection), replace(query, first=0, last=0)
+        if query.rule_types or asked == self._composed_not:
+            return None
+        names = _names_of(connection, query)
+        page = self._page_of(connection, query, seen, names)
+        found = None
+        if names.keys().isdisjoint(page.subjects):
+            found = version_lines.page_of(connection, page)
+        if found is None:
+            self._composed_not = asked
+        return found
+
+    def _page_of(
+        self,
+        connection: Connection,
+        query: VersionQuery,
+        seen: Callable[[str], bool] | None,
+        names: Mapping[Subject, list[str]],
+    ) -> VersionPage:
+        """Return where the versions of a query are; those of all its subjects, if it has rules."""
         counts = self._counts(connection, query.prefix)
         numbers = _numbers(connection, query.version_filter, counts, names)
         if seen is not None:
             numbers = [one for one in numbers if seen(str(one[0]))]
-        state, latest = _necessary_state(query.version_filter, counts, names), query.latest_only
-        found: Iterable[ListedVersion]
+        state = _necessary_state(query.version_filter, counts, names)
         if query.rule_types:
             subjects = [subject for subject, _ in numbers]
-            every = _every_version(connection, subjects, deleted=state, latest_only=latest)
-            ruled = (one for one in every if _has_rule(one, query.rule_types))
-            found = islice(ruled, query.first, query.last)
-        else:
-            some, skipped = _page_of(numbers, query)
-            with self._one_page:
-                found = schemas.page_of(
-                    connection,
-                    some,
-                    deleted=state,
-                    latest_only=latest,
-                    skipped=skipped,
-                    most=query.last - query.first,
-                )
-        return ((one, names.get(one.subject, [])) for one in found)
+            return VersionPage(subjects, state, query.latest_only)
+        subjects, skipped = _part_of(numbers, query)
+        return VersionPage(subjects, state, query.latest_only, skipped, query.last - query.first)
 
     def _counts(self, connection: Connection, prefix: str) -> Mapping[Subject, VersionCounts]:
         """Return the counts of the subjects under a prefix, sorted by subject."""
@@ -167,7 +197,7 @@ def _necessary_state(
     return None if state is False and every_live and counted else state
 
 
-def _page_of(
+def _part_of(
     numbers: Iterable[tuple[Subject, int]], query: VersionQuery
 ) -> tuple[list[Subject], int]:
     """Return the subjects of the versions of a page, and how many to skip of the first one."""
@@ -183,9 +213,11 @@ def _page_of(
     return some, skipped
 
 
-def _names_under(connection: Connection, prefix: str) -> dict[Subject, list[str]]:
-    """Return the aliases under a prefix, by the subject that they stand for."""
-    within = Subject.parse(prefix)
+def _names_of(connection: Connection, query: VersionQuery) -> dict[Subject, list[str]]:
+    """Return the aliases under the prefix of a query, by the subject that they stand for."""
+    if not query.aliases:
+        return {}
+    within = Subject.parse(query.prefix)
     names: dict[Subject, list[str]] = {}
     for scope, alias in settings.aliases(connection).items():
         name = Subject.parse(scope)
@@ -194,13 +226,11 @@ def _names_under(connection: Connection, prefix: str) -> dict[Subject, list[str]
     return names
 
 
-def _every_version(
-    connection: Connection, subjects: Sequence[Subject], *, deleted: bool | None, latest_only: bool
-) -> Iterator[ListedVersion]:
-    """Yield the versions of subjects by subject and number; reads some ahead."""
-    for start in range(0, len(subjects), _SUBJECTS_AT_ONCE):
-        some = subjects[start : start + _SUBJECTS_AT_ONCE]
-        yield from schemas.page_of(connection, some, deleted=deleted, latest_only=latest_only)
+def _every_version(connection: Connection, page: VersionPage) -> Iterator[ListedVersion]:
+    """Yield the versions of a page by subject and number; reads some subjects ahead."""
+    for start in range(0, len(page.subjects), _SUBJECTS_AT_ONCE):
+        some = page.subjects[start : start + _SUBJECTS_AT_ONCE]
+        yield from schemas.page_of(connection, replace(page, subjects=some))
 
 
 def _has_rule(version: ListedVersion, types: Sequence[str]) -> bool:

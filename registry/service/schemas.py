@@ -52,11 +52,11 @@ def list_schemas(
         prefix, listed, latest_only, aliases, tuple(rule_types or ()), first, first + length
     )
     seen = None if permissions.read_everything else permissions.reads
-    found = dependencies.reader.every_version(listing, seen=seen)
     lines = _version_lines.CONTENT_TYPE
     if accepts(request.headers.get("accept", ""), lines):
-        return Response(_version_lines.encode(found), headers={"content-type": lines})
-    return answer(found)
+        found = dependencies.reader.every_version_in_lines(listing, seen=seen)
+        return Response(found, headers={"content-type": lines})
+    return answer(dependencies.reader.every_version(listing, seen=seen))
 
 
 @router.get("/schemas/types")

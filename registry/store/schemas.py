@@ -135,6 +135,21 @@ class ListedVersion(NamedTuple):
     created_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class VersionPage:
+    """The versions of `subjects`, by subject and number: a part of them.
+
+    `deleted` is as in `version_records`. With `latest_only`, there is only the last version of each
+    subject. The first ones are `skipped`, and at most `most` of the others belong to the page.
+    """
+
+    subjects: Sequence[Subject]
+    deleted: bool | None = None
+    latest_only: bool = False
+    skipped: int = 0
+    most: int | None = None
+
+
 def context_names(connection: Connection) -> list[str]:
     """Return the contexts that hold a version, soft-deleted or not, sorted by name."""
     return sorted(name for (name,) in _CONTEXTS.rows(connection, {}))
@@ -150,30 +165,22 @@ def versions_of(
     return _read_versions(connection, _VERSION.rows(connection, asked))
 
 
-def page_of(
-    connection: Connection,
-    subjects: Sequence[Subject],
-    *,
-    deleted: bool | None = None,
-    latest_only: bool = False,
-    skipped: int = 0,
-    most: int | None = None,
-) -> list[ListedVersion]:
-    """Return the versions of subjects by subject and number, in few queries.
-
-    `deleted` is as in `version_records`. With `latest_only`, there is only the last version of each
-    subject. The first ones are `skipped`, and at most `most` of the others are returned.
-    """
-    if not subjects:
+def page_of(connection: Connection, page: VersionPage) -> list[ListedVersion]:
+    """Return the versions of a page, in few queries."""
+    if not page.subjects:
         return []
-    wanted = version_records.chosen(subjects, deleted=deleted, latest_only=latest_only)
+    wanted = version_records.chosen(
+        page.subjects, deleted=page.deleted, latest_only=page.latest_only
+    )
     statement = _WITH_SCHEMAS.where(wanted).order_by(*_in_order(connection))
-    rows = connection.execute(statement.offset(skipped).limit(most)).all()
+    rows = connection.execute(statement.offset(page.skipped).limit(page.most)).all()
     # To find the latest versions again takes longer than to name their schemas.
     used = (
-        _references_of_each(connection, rows) if latest_only else _references_in(connection, wanted)
+        _references_of_each(connection, rows)
+        if page.latest_only
+        else _references_in(connection, wanted)
     )
-    names = {(one.context, one.name): one for one in subjects}
+    names = {(one.context, one.name): one for one in page.subjects}
     return [
         ListedVersion(
             names[context, name],

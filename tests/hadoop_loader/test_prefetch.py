@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -96,13 +95,13 @@ def test_versions_are_read_while_something_else_is_done(registry: Slow, tmp_path
 
 def test_the_latest_versions_are_used_while_all_are_awaited(registry: Slow) -> None:
     registry.sent.clear()
-    refers = replace(registry.held[-1], references=(Reference("other", "other", 1),))
+    refers = registry.held[-1]._replace(references=(Reference("other", "other", 1),))
     registry.held[-1] = refers
     used: Queue[LatestVersions] = Queue()
     subjects = RegistrySubjects(registry)
     subjects.prefetch(TOPICS, used.put)
     latest = used.get(timeout=20)
-    registry.held[-1] = replace(refers, references=())
+    registry.held[-1] = refers._replace(references=())
     registry.sent.set()
     found = subjects.versions(TOPICS)
     assert latest == {one: require_versions(one, found)[-1] for one in TOPICS[:-1]}
@@ -122,7 +121,7 @@ def _gone(registry: Registry) -> None:
 
 def _imported(registry: Registry) -> None:
     registry.held.insert(0, _version(TOPICS[2], 7))
-    registry.held.insert(0, replace(registry.held[-1], version=0, id=800))
+    registry.held.insert(0, registry.held[-1]._replace(version=0, id=800))
 
 
 @pytest.mark.parametrize("change", [_registered, _deleted, _gone, _imported])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +93,7 @@ def test_a_changed_subject_alone_is_read_again(registry: Registry, tmp_path: Pat
     file = tmp_path / "versions"
     _read(registry, file)
     newest = registry.held[-1]
-    registry.held.append(replace(newest, version=9, id=900, registered_ms=5_000))
+    registry.held.append(newest._replace(version=9, id=900, registered_ms=5_000))
     found = _read(registry, file)
     assert registry.asked == [*_FEW, "all"]
     assert found == _read(registry, None)
@@ -105,13 +104,13 @@ def test_a_changed_subject_alone_is_read_again(registry: Registry, tmp_path: Pat
 def test_versions_of_another_registry_are_not_used(registry: Registry, tmp_path: Path) -> None:
     file = tmp_path / "versions"
     _read(registry, file)
-    registry.held = [replace(one, text='"int"', registered_ms=7) for one in registry.held]
+    registry.held = [one._replace(text='"int"', registered_ms=7) for one in registry.held]
     assert _read(registry, file) == _read(registry, None)
     # A registry that reports no times could be any.
-    registry.held = [replace(one, text='"long"', registered_ms=None) for one in registry.held]
+    registry.held = [one._replace(text='"long"', registered_ms=None) for one in registry.held]
     for _ in range(2):
         assert _read(registry, file) == _read(registry, None)
-    registry.held = [replace(one, text='"bytes"') for one in registry.held]
+    registry.held = [one._replace(text='"bytes"') for one in registry.held]
     assert _read(registry, file) == _read(registry, None)
 
 

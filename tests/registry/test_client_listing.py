@@ -124,13 +124,22 @@ def test_a_listing_ends_where_enough_are_known() -> None:
 def test_a_list_in_lines_is_the_list() -> None:
     texts = ['"int"', '{"type":"record"}', "a\nb", "é"]
     versions = [
-        {"subject": "s", "version": n, "id": n, "schema": text, "aliases": ["a"], "ts": 7}
+        {
+            "subject": "s",
+            "version": n,
+            "id": n,
+            "guid": f"g{n}",
+            "schemaType": "AVRO",
+            "schema": text,
+            "ts": 7,
+            "aliases": ["a"],
+        }
         for n, text in enumerate(texts, 1)
     ]
 
     def lines(path: str) -> tuple[int, object]:
         offset = int(parse_qs(urlsplit(path).query)["offset"][0])
-        return 200, _version_lines.encode(map(dict, versions[offset:]))
+        return 200, _version_lines.encode(versions[offset:])
 
     with (
         prepared_server(lines, content_type=_version_lines.CONTENT_TYPE) as (url, _),

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Connection, Engine, event, insert, text
 
+from headworks import _version_lines
 from headworks._registry.model.definition import SchemaReference
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.model.schema_limits import SchemaLimits
@@ -20,13 +21,14 @@ from headworks._registry.operations.reader import RegistryReader
 from headworks._registry.operations.registrar import ProposedSchema, Registrar
 from headworks._registry.operations.settings import SubjectSettings
 from headworks._registry.operations.version_listing import VersionFilter, VersionQuery
-from headworks._registry.store import RegistryStore, schemas, version_records
+from headworks._registry.store import RegistryStore, schemas, tables, version_lines, version_records
 from tests.registry.conftest import STORES, new_store
 from tests.registry.rest import record, text_of
 
 pytestmark = pytest.mark.contract
 
 SUBJECTS = 12
+_RULE = {"name": "r", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "expr": "true"}
 
 
 @pytest.fixture(scope="module", params=STORES)
@@ -84,8 +86,25 @@ def test_the_contexts_are_found_without_a_look_at_each_version(tmp_path: Path) -
     assert not any(step.startswith("SCAN versions") for step in steps)
 
 
+def test_a_page_in_lines_looks_at_the_versions_of_its_subjects_only(tmp_path: Path) -> None:
+    database = RegistryStore(f"sqlite:///{tmp_path}/registry.db")
+    with database.read() as connection:
+        statement = str(version_lines._LINES._statement.compile(dialect=connection.dialect))
+        cursor = connection.connection.cursor()
+        cursor.execute(f"EXPLAIN QUERY PLAN {statement}", [None] * statement.count("?"))
+        steps = [str(step[-1]) for step in cursor.fetchall()]
+    database.close()
+    found = [step for step in steps if step.startswith("SEARCH versions")]
+    assert found == [
+        "SEARCH versions USING INDEX sqlite_autoindex_versions_1 (context=? AND subject=?)"
+    ]
+    assert not any("B-TREE" in step for step in steps)
+
+
 def listed(reader: RegistryReader, listing: VersionQuery) -> list[tuple[str, int]]:
     found = reader.every_version(listing, seen=lambda _name: True)
+    lines = reader.every_version_in_lines(listing, seen=lambda _name: True)
+    assert _version_lines.decode(lines) == found
     return [(one["subject"], one["version"]) for one in found]
 
 
@@ -185,9 +204,8 @@ def test_versions_with_rules_are_found_in_every_group_of_subjects(
     monkeypatch.setattr(version_listing, "_SUBJECTS_AT_ONCE", 2)
     database, loader = RegistryStore(store), SchemaCache()
     registrar = Registrar(database, loader, SchemaLimits())
-    rule = {"name": "r", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "expr": "true"}
     for number in range(7):
-        rules = {"domainRules": [rule]} if number % 3 == 0 else None
+        rules = {"domainRules": [_RULE]} if number % 3 == 0 else None
         proposal = ProposedSchema(text_of(record("a:int")), rules=rules)
         registrar.register(f"s{number}", proposal, who="t")
     reader = RegistryReader(database, loader)
@@ -228,6 +246,86 @@ def test_a_version_in_a_list_has_its_references(
         monkeypatch.setattr(schemas, "_MAX_NAMES_PER_QUERY", names_per_query)
         latest = reader.every_version(VersionQuery(latest_only=True), seen=None)
         assert latest == [one for one in found if one["version"] == 2 or "references" not in one]
+    database.close()
+
+
+def test_sqlite_composes_the_lines_of_plain_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = RegistryStore(f"sqlite:///{tmp_path}/registry.db")
+    registrar, deleter = Registrar(database, SchemaCache(), SchemaLimits()), Deleter(database)
+    for name in ('":\\', "a", ":.other:b", "b", "bé\U0010ffff"):
+        register_versions(registrar, name, 1, 2, 3)
+    reader = RegistryReader(database, SchemaCache())
+    compose = version_lines.page_of
+    composed: list[bytes | None] = []
+
+    def noted(connection: Connection, page: schemas.VersionPage) -> bytes | None:
+        composed.append(compose(connection, page))
+        return composed[-1]
+
+    monkeypatch.setattr(version_lines, "page_of", noted)
+
+    def pages(prefix: str, wanted: VersionFilter) -> int:
+        composed.clear()
+        queries = [VersionQuery(prefix, wanted, first=n, last=n + 2) for n in range(0, 14, 2)]
+        return sum(len(listed(reader, query)) for query in queries)
+
+    every = VersionFilter(deleted=True)
+    for prefix, count in (("", 12), ("b", 6), (":.other:", 3), ("none", 0)):
+        assert pages(prefix, every) == count
+        assert None not in composed
+        assert len(composed) == 7
+    assert len(listed(reader, VersionQuery(":*:"))) == 15
+    assert composed[-1] is None
+    deleter.delete_version("b", 2, permanent=False, who="t")
+    assert pages("b", VersionFilter()) == 5
+    assert None not in composed
+    assert pages("b", every) == 6
+    assert len(composed) == 1  # a page that follows the deleted version is not tried
+    deleter.delete_subject("b", permanent=False, who="t")
+    assert pages("b", VersionFilter(deleted_only=True)) == 3
+    assert len(composed) == 1
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"metadata": {"properties": {"owner": "a"}}},
+        {"rules": {"domainRules": [_RULE]}},
+        {"references": (SchemaReference("x.R", "used", 1),)},
+    ],
+)
+def test_lines_have_what_a_version_has_besides(tmp_path: Path, more: dict[str, Any]) -> None:
+    database = RegistryStore(f"sqlite:///{tmp_path}/registry.db")
+    registrar = Registrar(database, SchemaCache(), SchemaLimits())
+    used = text_of({**record("a:int"), "name": "R", "namespace": "x"})
+    registrar.register("used", ProposedSchema(used), who="t")
+    fields = ["b:int", "r:x.R"] if "references" in more else ["b:int"]
+    registrar.register("uses", ProposedSchema(text_of(record(*fields)), **more), who="t")
+    reader = RegistryReader(database, SchemaCache())
+    assert listed(reader, VersionQuery()) == [("used", 1), ("uses", 1)]
+    (shown,) = reader.every_version(VersionQuery("uses"), seen=None)
+    assert len(shown) == 7 + len(more)
+    database.close()
+
+
+def test_lines_have_a_text_with_line_breaks(tmp_path: Path) -> None:
+    database = RegistryStore(f"sqlite:///{tmp_path}/registry.db")
+    register_versions(Registrar(database, SchemaCache(), SchemaLimits()), "a", 1, 2)
+    texts = ['{"type":\n"int"}', '"long"']
+    with database.write() as connection:  # as no registrar writes it
+        for number, written in enumerate(texts, 3):
+            row = {"context": ".", "created_ms": 0}
+            schema = {"id": number, "guid": "g", "digest": "d", "text": written}
+            connection.execute(insert(tables.schemas), row | schema)
+            version = {"subject": "a", "version": number, "schema_id": number, "deleted": False}
+            connection.execute(insert(tables.versions), row | version)
+    reader = RegistryReader(database, SchemaCache())
+    assert [number for _, number in listed(reader, VersionQuery())] == [1, 2, 3, 4]
+    found = reader.every_version(VersionQuery(), seen=None)
+    assert [one["schema"] for one in found[2:]] == texts
     database.close()
 
 
