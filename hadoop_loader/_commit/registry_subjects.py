@@ -18,6 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from threading import Thread
 from typing import TypeVar
 
@@ -282,16 +284,18 @@ class RegistrySubjects:
             return {}
         aliases = {name for one in versions for name in one.aliases}
         found: _Listing = {}
-        for one in versions:
-            if one.subject not in aliases:
-                found.setdefault(one.subject, []).append(one)
-            for name in one.aliases:
-                found.setdefault(name, []).append(one)
+        for subject, some in groupby(versions, attrgetter("subject")):
+            each = [*some]
+            own = () if subject in aliases else (subject,)
+            for name in (*own, *each[0].aliases):
+                found.setdefault(name, []).extend(each)
         return found
 
     def _writers(self, versions: Iterable[SubjectVersion], latest: int) -> tuple[WriterSchema, ...]:
         ordered = sorted(versions, key=lambda one: (one.version == latest, one.version))
-        return tuple(map(self._writer, ordered))
+        if self._recursive_json or any(one.references for one in ordered):
+            return tuple(map(self._writer, ordered))
+        return tuple([WriterSchema(one.id, one.version, one.text) for one in ordered])
 
     def _writer(self, one: SubjectVersion) -> WriterSchema:
         text = self._registry.schema_text(one.id, one.subject) if one.references else one.text

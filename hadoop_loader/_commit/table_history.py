@@ -71,13 +71,16 @@ def sensitive_after(
 
     They are those of `before` if its schemas and they already say all that the versions say.
     """
+    texts = _texts(versions)
+    if before is None and not any(map(_may_mark, texts)):
+        return ()  # to look them up in the cache takes longer: their hash is not known yet
     stored: tuple[tuple[str, ...], ...] = ()
     history: tuple[str, ...] = ()
     if before is not None:
         stored = tuple(tuple(path) for path in before.sensitive)
         history = tuple(log.schemas.get(key) for *_, key in before.projections)
     known = _with_versions(frozenset(stored), history)
-    found = _with_versions(known, _texts(versions))
+    found = _with_versions(known, texts)
     return tuple(sorted(found)) if before is None or found - known else stored
 
 

@@ -33,6 +33,7 @@ from hadoop_loader._tables.old_rows import (
     SchemaProjection,
     file_columns,
     row_values,
+    schema_fields,
 )
 from hadoop_loader._tables.old_values import (
     CastValue,
@@ -74,8 +75,11 @@ def view_query(
     that no view can show.
     """
     files, latest = files or file_columns(history), history[-1].schema
-    rows = [dict(row_values(projection.schema, latest, files)) for projection in history]
-    items = [_column(name, [row[name] for row in rows], history) for name in rows[-1]]
+    if len(history) == 1:  # each row is as its load wrote it
+        items = [quoted(f.name) for f in schema_fields(latest)]
+    else:
+        rows = [dict(row_values(projection.schema, latest, files)) for projection in history]
+        items = [_column(name, [row[name] for row in rows], history) for name in rows[-1]]
     items += [_METADATA.get(f.name, quoted(f.name)) for f in METADATA_COLUMNS]
     return f"SELECT {', '.join([*items, quoted(PARTITION_COLUMN)])} FROM {table}"
 

@@ -107,6 +107,19 @@ def test_a_new_column_that_is_null_in_old_rows_is_plain() -> None:
     assert "WHEN coalesce(`_written`, `_load`) < 3 THEN" not in again
 
 
+@pytest.mark.parametrize("seed", range(100))
+def test_a_table_of_one_schema_is_shown_as_if_the_schema_had_come_twice(seed: int) -> None:
+    one = record(random.Random(seed), Names(), 4)
+    assert view_query("t", history(one)) == view_query("t", history(one, one))
+
+
+@pytest.mark.parametrize("type_", [A, [A, {**B, "name": "q.A"}], DURATION, UUID, WIDE, ["null"]])
+def test_all_columns_of_a_table_of_one_schema_are_plain(type_: Json) -> None:
+    empty = {"type": "record", "name": "E", "fields": []}
+    expected = "SELECT `f0`, `f1`, `_partition`"
+    assert view_query("t", history(fields(type_, empty))).startswith(expected)
+
+
 def test_untouched_columns_stay_plain() -> None:
     old = fields("int", "string")
     new = copy.deepcopy(old)
