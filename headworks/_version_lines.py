@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 CONTENT_TYPE: Final = "application/vnd.headworks.versions"
@@ -43,16 +44,16 @@ def compose(columns: Mapping[str, str], texts: Iterable[bytes], *, more: str = "
     return b"\n".join((f"{{{','.join(members)}}}".encode(), *texts))
 
 
-def decode(body: bytes) -> list[dict[str, Any]]:
-    """Return the versions; ValueError if these are no such lines."""
-    first, *texts = body.decode().split("\n")
-    head = json.loads(first)
-    try:
-        more = {int(position): members for position, members in head["more"].items()}
-        for position in sorted(more):
-            if "schema" in more[position]:
-                texts.insert(position, more[position]["schema"])
-        columns = [head[name] for name in COLUMNS]
+@dataclass(frozen=True, slots=True)
+class VersionLines:
+    """Versions as lines have them; all columns are as long as `texts`."""
+
+    columns: tuple[list[Any], ...]  # as in COLUMNS
+    texts: list[str]
+    more: dict[int, dict[str, Any]]  # further members, by the position of their version
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Return the versions as the objects of a JSON list."""
         found = [
             {
                 "subject": subject,
@@ -63,13 +64,31 @@ def decode(body: bytes) -> list[dict[str, Any]]:
                 "schema": text,
                 "ts": at_ms,
             }
-            for subject, version, schema_id, guid, at_ms, text in zip(*columns, texts, strict=True)
+            for subject, version, schema_id, guid, at_ms, text in zip(
+                *self.columns, self.texts, strict=True
+            )
         ]
-        for position, members in more.items():
+        for position, members in self.more.items():
             found[position] |= members
+        return found
+
+
+def decode(body: bytes) -> VersionLines:
+    """Return the versions; ValueError if these are no such lines."""
+    first, *texts = body.decode().split("\n")
+    head = json.loads(first)
+    try:
+        more = {int(position): dict(members) for position, members in head["more"].items()}
+        for position in sorted(more):
+            if "schema" in more[position]:
+                texts.insert(position, more[position]["schema"])
+        columns = tuple(head[name] for name in COLUMNS)
+        lengths = {len(texts), *map(len, columns)}
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"these are no versions in lines: {error!r}") from None
-    return found
+    if len(lengths) > 1 or max(more, default=-1) >= len(texts):
+        raise ValueError("these are no versions in lines: the columns differ in length")
+    return VersionLines(columns, texts, more)
 
 
 def _json(value: object) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from headworks._version_lines import VersionLines
 from headworks.compatibility import Finding, Level, Policy
 from headworks.errors import IncompatibleError
+
+JsonBody = Any  # decoded JSON; of a list of versions, perhaps VersionLines
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +87,45 @@ class IncompatibleSchemaError(IncompatibleError):
     ) -> None:
         super().__init__(message, fix=fix)
         self.findings = tuple(findings)
+
+
+def as_json(answer: JsonBody) -> JsonBody:
+    """Return an answer as the JSON that it stands for."""
+    return answer.objects() if isinstance(answer, VersionLines) else answer
+
+
+def subject_versions(answer: JsonBody) -> list[SubjectVersion]:
+    """Return the versions of a list, at once if they have no further members."""
+    if not isinstance(answer, VersionLines) or answer.more:
+        return [subject_version(one) for one in as_json(answer)]
+    return [
+        SubjectVersion(subject, version, schema_id, text, (), {}, at_ms)
+        for subject, version, schema_id, _guid, at_ms, text in zip(
+            *answer.columns, answer.texts, strict=True
+        )
+    ]
+
+
+def subject_version(found: JsonBody) -> SubjectVersion:
+    """Return a version from the object of it."""
+    get = found.get
+    references, metadata, aliases = get("references"), get("metadata"), get("aliases")
+    return SubjectVersion(
+        str(found["subject"]),
+        int(found["version"]),
+        int(found["id"]),
+        str(found["schema"]),
+        tuple(map(_reference, references)) if references else (),
+        properties_of(metadata) if metadata else {},
+        get("ts"),
+        tuple(map(str, aliases)) if aliases else (),
+    )
+
+
+def _reference(found: JsonBody) -> Reference:
+    return Reference(str(found["name"]), str(found["subject"]), int(found["version"]))
+
+
+def properties_of(metadata: JsonBody) -> dict[str, str]:
+    """Return the properties of a version's metadata, if it has some."""
+    return dict((metadata or {}).get("properties") or {})

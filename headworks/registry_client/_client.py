@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from urllib.parse import quote
 
 from headworks.compatibility import Finding, Level, Policy
@@ -22,13 +21,18 @@ from headworks.registry_client._answers import (
     Compatibility,
     CompatibilityGroup,
     IncompatibleSchemaError,
+    JsonBody,
     Reference,
     Registered,
     SubjectVersion,
+    as_json,
+    properties_of,
+    subject_version,
+    subject_versions,
 )
 from headworks.registry_client._credentials import Token
 from headworks.registry_client._listing import PAGE_VERSIONS, read_all
-from headworks.registry_client._transport import HttpTransport, JsonBody
+from headworks.registry_client._transport import HttpTransport
 
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 _NO_CONFIG = 40408
@@ -133,7 +137,7 @@ class RegistryClient:
     def latest(self, subject: str) -> SubjectVersion | None:
         """Return the latest version of `subject`, or None if there is no such subject."""
         found = self._ask_optional("GET", f"/subjects/{_quoted(subject)}/versions/latest")
-        return None if found is None else _subject_version(found)
+        return None if found is None else subject_version(found)
 
     def version(self, subject: str, number: int, *, deleted: bool = False) -> SubjectVersion:
         """Return version `number` of `subject`; RefusedError (40401, 40402) if there is none.
@@ -141,7 +145,7 @@ class RegistryClient:
         With `deleted`, also a soft-deleted one.
         """
         path = f"/subjects/{_quoted(subject)}/versions/{number}"
-        return _subject_version(self.ask("GET", f"{path}?deleted=true" if deleted else path))
+        return subject_version(self.ask("GET", f"{path}?deleted=true" if deleted else path))
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
         """Return the live version numbers, ascending; empty if there is no such subject.
@@ -213,7 +217,7 @@ class RegistryClient:
         query += "&aliases=true" if aliases else ""
 
         def page(first: int) -> list[SubjectVersion]:
-            return [_subject_version(one) for one in self._page(query, first)]
+            return subject_versions(self._page(query, first))
 
         return read_all(page, self.url, limit=limit)
 
@@ -222,11 +226,14 @@ class RegistryClient:
 
         With `limit`, the list ends early, with at least that many.
         """
-        return read_all(partial(self._page, query), self.url, limit=limit)
 
-    def _page(self, query: str, first: int) -> list[JsonBody]:
-        path = f"/schemas?{query}&offset={first}&limit={PAGE_VERSIONS}"
-        return list(self.ask("GET", path))
+        def page(first: int) -> list[JsonBody]:
+            return list(as_json(self._page(query, first)))
+
+        return read_all(page, self.url, limit=limit)
+
+    def _page(self, query: str, first: int) -> JsonBody:
+        return self._request("GET", f"/schemas?{query}&offset={first}&limit={PAGE_VERSIONS}")
 
     def subjects(self) -> list[str]:
         """Return the names of all live subjects."""
@@ -307,6 +314,11 @@ class RegistryClient:
 
         `path` starts with "/", and its parts are percent-encoded.
         """
+        return as_json(self._request(method, path, body))
+
+    def _request(
+        self, method: str, path: str, body: Mapping[str, object] | None = None
+    ) -> JsonBody:
         status, answer = self._transport.request(method, path, body)
         if status >= 300:
             raise self._refusal(status, answer)
@@ -360,34 +372,11 @@ def _schema_body(text: str, references: Sequence[Reference]) -> dict[str, object
     return {"schema": text, **more}
 
 
-def _subject_version(found: JsonBody) -> SubjectVersion:
-    get = found.get
-    references, metadata, aliases = get("references"), get("metadata"), get("aliases")
-    return SubjectVersion(
-        str(found["subject"]),
-        int(found["version"]),
-        int(found["id"]),
-        str(found["schema"]),
-        tuple(map(_reference, references)) if references else (),
-        _properties(metadata) if metadata else {},
-        get("ts"),
-        tuple(map(str, aliases)) if aliases else (),
-    )
-
-
-def _reference(found: JsonBody) -> Reference:
-    return Reference(str(found["name"]), str(found["subject"]), int(found["version"]))
-
-
-def _properties(metadata: JsonBody) -> dict[str, str]:
-    return dict((metadata or {}).get("properties") or {})
-
-
 def _group(config: JsonBody) -> CompatibilityGroup | None:
     name = config.get("compatibilityGroup")
     if not name:
         return None
     default, override = (
-        _properties(config.get(key)).get(name) for key in ("defaultMetadata", "overrideMetadata")
+        properties_of(config.get(key)).get(name) for key in ("defaultMetadata", "overrideMetadata")
     )
     return CompatibilityGroup(name, default, override)

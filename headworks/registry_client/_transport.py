@@ -22,7 +22,6 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import urllib3
 from urllib3.exceptions import (
@@ -38,10 +37,10 @@ from urllib3.util import Timeout, parse_url
 from headworks import _version_lines
 from headworks._settings import resolve_optional
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
+from headworks.registry_client._answers import JsonBody
 from headworks.registry_client._credentials import Token, choose, redacted
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
-JsonBody = Any
 _RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 _STORE_ERROR_CODES = frozenset({50001, 50002, 50003})  # failed, timed out, no leader
 _FIRST_PAUSE_SECONDS = 0.1
@@ -90,7 +89,7 @@ class HttpTransport:
     def request(
         self, method: str, path: str, body: Mapping[str, object] | None = None
     ) -> tuple[int, JsonBody]:
-        """Send one request and return (status, decoded JSON); None for an empty body.
+        """Send one request and return (status, decoded JSON or lines); None for an empty body.
 
         `path` is percent-encoded and starts with "/". Raises UnreachableError if no registry
         answers, and RefusedError if the response is not JSON.

@@ -1,7 +1,7 @@
 """Lists of subjects, and pages of the versions of all of them, by subject and number.
 
 Rule: a page starts at a position, so it needs the counts of all versions before it. The listing
-remembers the counts of the last list for as long as the store has their revision. So a client that
+remembers the counts of the last lists for as long as the store has their revision. So a client that
 reads 40,000 versions page by page has them counted once.
 """
 
@@ -26,6 +26,7 @@ from headworks._registry.store.version_records import VersionCounts
 from headworks._subject import ANY_CONTEXT, Subject
 
 _SUBJECTS_AT_ONCE = 20
+_MAX_COUNTED_PREFIXES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ class VersionListing:
 
     def __init__(self, store: RegistryStore) -> None:
         self._store = store
-        # The counts of the last list, with the revision and the prefix that they belong to.
-        self._last: tuple[int, Subject, Mapping[Subject, VersionCounts]] | None = None
+        # The counts of the last lists, by prefix, with the revision that they belong to.
+        self._counted: tuple[int, dict[Subject, Mapping[Subject, VersionCounts]]] = (-1, {})
         # SQLite releases the interpreter's lock for each row. Two threads that pass it on a
         # thousand times take longer than one after the other.
         self._one_page = Lock()
@@ -87,12 +88,14 @@ class VersionListing:
         self, connection: Connection, subjects: Sequence[Subject], version_filter: VersionFilter
     ) -> dict[Subject, Sequence[int]]:
         """Return the version numbers of subjects, ascending; the counts tell nearly all."""
-        state, last = version_filter.state, self._last
-        current = last is not None and last[0] == self._store.revision_in(connection)
-        counts = last[2] if last is not None and current else {}
+        state, (revision, counted) = version_filter.state, self._counted
+        if revision != self._store.revision_in(connection):
+            counted = {}
         found: dict[Subject, Sequence[int]] = {}
         for subject in subjects:
-            known = counts.get(subject)
+            known = next(
+                (counts[subject] for counts in counted.values() if subject in counts), None
+            )
             if known is not None and (numbers := known.numbers(state)) is not None:
                 found[subject] = numbers
         rest = [subject for subject in subjects if subject not in found]
@@ -154,15 +157,16 @@ class VersionListing:
 
     def _counts(self, connection: Connection, prefix: str) -> Mapping[Subject, VersionCounts]:
         """Return the counts of the subjects under a prefix, sorted by subject."""
-        within = Subject.parse(prefix)
-        revision, last = self._store.revision_in(connection), self._last
-        if last is not None and last[:2] == (revision, within):
-            return last[2]
-        context = None if within.context == ANY_CONTEXT else within.context
-        found = version_records.counts_under(connection, context, within.name)
-        counts = {one.subject: one for one in found}
-        self._last = revision, within, counts
-        return counts
+        within, now = Subject.parse(prefix), self._store.revision_in(connection)
+        revision, counted = self._counted
+        if revision != now or (within not in counted and len(counted) == _MAX_COUNTED_PREFIXES):
+            counted = {}
+        if within not in counted:
+            context = None if within.context == ANY_CONTEXT else within.context
+            found = version_records.counts_under(connection, context, within.name)
+            counted = counted | {within: {one.subject: one for one in found}}
+            self._counted = now, counted
+        return counted[within]
 
 
 def _numbers(

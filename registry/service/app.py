@@ -87,6 +87,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        _prepare_routes(app)
         async with fast_reads.watching():
             yield
         for pool in pools.values():
@@ -124,6 +125,12 @@ def create_app(
     measured.watch(fast_reads, pools, database.revision, lambda: totals(database))
     database.on_change(fast_reads.clear)
     return fast_reads
+
+
+def _prepare_routes(app: FastAPI) -> None:
+    """Let FastAPI analyze all routes, so that no first request waits for that (0.15 s)."""
+    for route in app.routes:
+        route.matches({"type": "http", "method": "GET", "path": "/", "headers": []})
 
 
 def _dependencies(

@@ -6,6 +6,7 @@ only (True), live ones only (False), or both (None).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,7 +17,6 @@ from sqlalchemy import (
     Connection,
     and_,
     bindparam,
-    case,
     func,
     or_,
     select,
@@ -97,20 +97,22 @@ def counts_under(connection: Connection, context: str | None, prefix: str) -> li
 
     Only subjects whose names start with `prefix` are counted.
     """
-    gone = func.sum(case((versions.c.deleted, 1), else_=0))
-    names = versions.c.context, versions.c.subject
+    place = versions.c.context, versions.c.subject
     ends = func.min(versions.c.version), func.max(versions.c.version)
-    statement = select(*names, func.count(), gone, *ends).group_by(*names)
-    if context is not None:
-        statement = statement.where(versions.c.context == context)
+    within = [] if context is None else [versions.c.context == context]
     if prefix:
-        statement = statement.where(*_starts_with(connection, versions.c.subject, prefix))
+        within += _starts_with(connection, versions.c.subject, prefix)
+    # An index tells the numbers, and a look at each row whether it is deleted. SQLite reads all
+    # rows in a seventh of the time that it takes to find each one by the index of a context.
+    every = connection.execute(select(*place, func.count(), *ends).where(*within).group_by(*place))
+    rows = select(*place).where(versions.c.deleted, *(within if prefix else ()))
+    gone = Counter(map(tuple, connection.execute(rows)))
     # Sorted here, because a database may order text by the rules of a language.
     return [
-        VersionCounts(Subject(space, name), number - deleted, deleted, first, last)
-        for space, name, number, deleted, first, last in sorted(
-            map(tuple, connection.execute(statement).all())
+        VersionCounts(
+            Subject(space, name), number - gone[space, name], gone[space, name], first, last
         )
+        for space, name, number, first, last in sorted(map(tuple, every))
     ]
 
 
