@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headworks._audit.judged_sums import SettledSums
 from headworks._audit.results import Contribution, Explanation, Health, Holes, TopicAudit
 from headworks.errors import UnreachableError
 
@@ -51,6 +52,8 @@ class AuditSnapshot:
     findings: tuple[AuditFinding, ...] = ()
     checked_at: int | None = None  # when the reconciler last checked the store, in ms
     loader_lags: Mapping[str, int] = field(default_factory=dict)  # messages by topic
+    # By tier: the sums of each row of its health.
+    settled: Mapping[str, tuple[SettledSums, ...]] = field(default_factory=dict)
 
     @property
     def patience_ms(self) -> int:
@@ -215,6 +218,7 @@ def _read(store: AuditStore, now: int) -> AuditSnapshot:
     }
     thresholds = stored_thresholds(store)
     seen = tuple(findings(store, now, thresholds))
+    patience = 0 if thresholds is None else thresholds.complete_within_ms
     return AuditSnapshot(
         thresholds,
         health,
@@ -222,7 +226,13 @@ def _read(store: AuditStore, now: int) -> AuditSnapshot:
         seen,
         checked_at(store),
         queries.loader_lags(store),
+        {tier: settled_sums(one, now, patience) for tier, one in health.items()},
     )
+
+
+def settled_sums(health: Health, now_ms: int, patience_ms: int) -> tuple[SettledSums, ...]:
+    """Return the sums of each row, as of the time at which it was read."""
+    return tuple(SettledSums.of(row.cells, now_ms, patience_ms) for row in health.rows)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headworks._audit.judged_sums import JudgedSums, SettledSums
 from headworks._audit.results import HealthRow
 from headworks._console.sources.audits import AuditSnapshot
 from headworks._console.sources.loads import LoadRun, LoadsSnapshot
@@ -21,7 +22,6 @@ from headworks._console.views.checks import (
     worst_first,
 )
 from headworks._console.views.message_states import (
-    JudgedSums,
     WindowCell,
     columns_shown,
     headline,
@@ -109,7 +109,9 @@ def health_page(
     """Return the heatmap of `tier`, with the visible topics, and the checks with its own."""
     health = audit.health.get(tier) if audit else None
     patience = audit.patience_ms if audit else 0
-    rows = [row for row in (health.rows if health else ()) if can_see.topic(row.sum.topic)]
+    every = zip(health.rows, audit.settled[tier], strict=True) if audit and health else ()
+    seen = [(row, sums) for row, sums in every if can_see.topic(row.sum.topic)]
+    rows = [row for row, _ in seen]
     windows = health.windows if health else ()
     # The store's order is the worst first; it is kept.
     part = list_page(rows, query, lambda row: row.sum.topic)
@@ -127,19 +129,18 @@ def health_page(
         for row in part.rows
     )
     troubles = _problems(audit, subjects, can_see)
-    states = [state for row in rows for state in row.cells if state is not None]
-    sums = JudgedSums.of(states, now_ms, patience)
+    sums = JudgedSums.of((settled for _, settled in seen), now_ms, patience)
     sentence = _NOT_READ_YET if audit is None else headline(len(rows), sums, tier)
     worst = None if sums.well else _worst(rows, windows, subjects, can_see, now_ms, patience)
-    every = [*checks, messages_check(sums.well, sentence, worst)] if rows else list(checks)
+    judged = [*checks, messages_check(sums.well, sentence, worst)] if rows else list(checks)
     return HealthPage(
-        verdict(every),
-        worst_first(every),
+        verdict(judged),
+        worst_first(judged),
         audit is None or audit.thresholds is not None,
         tier,
         tuple(sorted(audit.health)) if audit else (),
         sentence,
-        is_well(every),
+        is_well(judged),
         windows,
         columns_shown(line.states for line in lines),
         ListPage(lines, part.total, part.page, part.pages, part.q, part.sort),
@@ -162,7 +163,8 @@ def _worst(
     """Return the first topic of `rows` that is not well; they have the worst first."""
     for row in rows:
         for start, state in zip(windows, row.cells, strict=True):
-            if state is not None and not JudgedSums.of([state], now_ms, patience_ms).well:
+            alone = SettledSums.of([state], now_ms, patience_ms)
+            if not JudgedSums.of([alone], now_ms, patience_ms).well:
                 return WorstTopic(
                     row.sum.topic, topic_owner(row.sum.topic, subjects, can_see), start
                 )

@@ -7,9 +7,10 @@ that, its missing messages are shown as still being counted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from headworks._audit.balance import Balance, total
+from headworks._audit.balance import Balance
+from headworks._audit.judged_sums import JudgedSums
 from headworks._audit.results import WindowState
 from headworks._audit.states import DEFINITIONS, sentence
 
@@ -63,36 +64,6 @@ def _judged_cell(balance: Balance, start: int, said: str, *, overdue: bool) -> W
     more = balance.surplus + balance.duplicated
     mark = f"+{more}" if more < _MANY else f"+{more // _MANY}k"
     return WindowCell(start, SOME if balance.duplicated else SURPLUS, mark, said)
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedSums:
-    """The sums of the windows that are judged, and what was attempted and waits in all windows."""
-
-    judged: Balance
-    attempted: int
-    waiting: int
-
-    @classmethod
-    def of(cls, states: Iterable[WindowState], now_ms: int, patience_ms: int) -> JudgedSums:
-        """Return the sums of windows whose topics producers count."""
-        known = [state for state in states if state.balance.referenced]
-        due = [
-            replace(balance, waiting=0)
-            if balance.waiting and not state.overdue(now_ms, patience_ms)
-            else balance
-            for state in known
-            for balance in [state.balance]
-            if state.due(now_ms, patience_ms)
-        ]
-        attempted = sum(state.balance.attempted for state in known)
-        return cls(total(due), attempted, sum(state.balance.waiting for state in known))
-
-    @property
-    def well(self) -> bool:
-        """Return whether nothing that is due is missing or duplicated."""
-        found = self.judged
-        return not (found.missing or found.dropped or found.failed or found.duplicated)
 
 
 def headline(topics: int, sums: JudgedSums, tier: str) -> str:

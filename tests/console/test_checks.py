@@ -18,7 +18,7 @@ from headworks._audit.store.cuts import take_cut
 from headworks._audit.thresholds import Thresholds
 from headworks._console.app.visibility import ALL_VISIBLE
 from headworks._console.sources import Poller
-from headworks._console.sources.audits import AuditSnapshot
+from headworks._console.sources.audits import AuditSnapshot, settled_sums
 from headworks._console.sources.group_state import GroupState
 from headworks._console.sources.groups import GroupRow, GroupsSnapshot, StateSince, state_since
 from headworks._console.sources.loads import LoadRun, LoadsSnapshot
@@ -208,7 +208,13 @@ class Pipeline:
         assert take_cut(self.store, lambda _: {TOPIC: {0: (0, self.end)}}, now)
         seen = tuple(findings(self.store, now, Thresholds()))
         health = {"hadoop": queries.health(self.store, now=now)}
-        audit = AuditSnapshot(Thresholds(), health, queries.holes(self.store), seen, now)
+        settled = {
+            tier: settled_sums(one, now, Thresholds().complete_within_ms)
+            for tier, one in health.items()
+        }
+        audit = AuditSnapshot(
+            Thresholds(), health, queries.holes(self.store), seen, now, settled=settled
+        )
         return health_page(audit, None, None, ALL_VISIBLE, ListQuery(), tier="hadoop", now_ms=now)
 
 
