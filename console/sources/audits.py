@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from headworks._audit.judged_sums import SettledSums
@@ -36,6 +37,7 @@ _MAX_TIERS = 8
 _PRODUCER = "producer"
 _LINEAGE_WINDOWS = 12  # two hours
 _MAX_AGE_SECONDS = 60.0
+_OPENING_SECONDS = 5.0  # that a page waits while the store is being checked
 _SQLITE_PREFIX = "sqlite:///"
 
 
@@ -71,6 +73,7 @@ class AuditReader:
         self._url = url
         self._now = now
         self._store: AuditStore | None = None  # None until there is one to open
+        self._opening = Lock()  # the thread that opens a store checks all of it
         # The store's revision, the time, and the snapshot of the last read.
         self._last: tuple[int, float, AuditSnapshot] | None = None
 
@@ -196,14 +199,24 @@ class AuditReader:
         ]
 
     def _opened(self) -> AuditStore | None:
-        if self._store is None:
-            file = _file_of(self._url)
-            if file is not None and not file.exists():
-                return None
-            from headworks._audit.store import AuditStore
+        if self._store is not None:
+            return self._store
+        file = _file_of(self._url)
+        if file is not None and not file.exists():
+            return None
+        from headworks._audit.store import AuditStore
 
-            self._store = AuditStore(self._url)
-        return self._store
+        if not self._opening.acquire(timeout=_OPENING_SECONDS):
+            raise UnreachableError(
+                "the audit store is still being checked, as at each start of a console",
+                fix="open the page again: a large store takes a minute or two",
+            )
+        try:
+            if self._store is None:
+                self._store = AuditStore(self._url)
+            return self._store
+        finally:
+            self._opening.release()
 
 
 def _read(store: AuditStore, now: int) -> AuditSnapshot:
