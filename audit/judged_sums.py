@@ -33,7 +33,7 @@ class SettledSums:
         final: list[WindowState] = []
         others: list[WindowState] = []
         for state in known:
-            waits = state.balance.waiting and not state.overdue(now_ms, patience_ms)
+            waits = _still_waits(state, now_ms, patience_ms)
             is_final = state.due(now_ms, patience_ms) and not waits
             (final if is_final else others).append(state)
         return cls(
@@ -58,7 +58,7 @@ class JudgedSums:
         rows = list(topics)
         due = [
             replace(state.balance, waiting=0)
-            if state.balance.waiting and not state.overdue(now_ms, patience_ms)
+            if _still_waits(state, now_ms, patience_ms)
             else state.balance
             for row in rows
             for state in row.others
@@ -75,3 +75,8 @@ class JudgedSums:
         """Return whether nothing that is due is missing or duplicated."""
         found = self.judged
         return not (found.missing or found.dropped or found.failed or found.duplicated)
+
+
+def _still_waits(state: WindowState, now_ms: int, patience_ms: int) -> bool:
+    """Return whether messages of a window wait, and not for too long yet."""
+    return state.balance.waiting > 0 and not state.overdue(now_ms, patience_ms)

@@ -60,7 +60,7 @@ class AuditSnapshot:
     @property
     def patience_ms(self) -> int:
         """The time after the end of a window until it is judged."""
-        return 0 if self.thresholds is None else self.thresholds.complete_within_ms
+        return _patience_ms(self.thresholds)
 
 
 _NO_STORE = AuditSnapshot(None, {}, Holes(0, 0))
@@ -231,7 +231,7 @@ def _read(store: AuditStore, now: int) -> AuditSnapshot:
     }
     thresholds = stored_thresholds(store)
     seen = tuple(findings(store, now, thresholds))
-    patience = 0 if thresholds is None else thresholds.complete_within_ms
+    patience = _patience_ms(thresholds)
     return AuditSnapshot(
         thresholds,
         health,
@@ -241,6 +241,10 @@ def _read(store: AuditStore, now: int) -> AuditSnapshot:
         queries.loader_lags(store),
         {tier: settled_sums(one, now, patience) for tier, one in health.items()},
     )
+
+
+def _patience_ms(thresholds: Thresholds | None) -> int:
+    return 0 if thresholds is None else thresholds.complete_within_ms
 
 
 def settled_sums(health: Health, now_ms: int, patience_ms: int) -> tuple[SettledSums, ...]:

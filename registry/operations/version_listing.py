@@ -75,7 +75,7 @@ class VersionListing:
         # thousand times take longer than one after the other.
         self._one_page = Lock()
         # The list of which the database could not compose a page: most of its pages are alike.
-        self._composed_not: tuple[int, VersionQuery] | None = None
+        self._uncomposed: tuple[int, VersionQuery] | None = None
 
     def subjects(
         self, connection: Connection, prefix: str, version_filter: VersionFilter
@@ -125,7 +125,7 @@ class VersionListing:
     ) -> bytes | None:
         """Return the lines of what `page` yields; None if the database cannot compose them."""
         asked = self._store.revision_in(connection), replace(query, first=0, last=0)
-        if query.rule_types or asked == self._composed_not:
+        if query.rule_types or asked == self._uncomposed:
             return None
         names = _names_of(connection, query)
         page = self._page_of(connection, query, seen, names)
@@ -133,7 +133,7 @@ class VersionListing:
         if names.keys().isdisjoint(page.subjects):
             found = version_lines.page_of(connection, page)
         if found is None:
-            self._composed_not = asked
+            self._uncomposed = asked
         return found
 
     def _page_of(

@@ -89,6 +89,12 @@ def test_the_versions_of_the_last_process_are_not_read_again(
     assert file.stat().st_mtime_ns == stored  # an unchanged file is not written again
 
 
+def test_a_list_may_have_the_versions_of_a_subject_apart(registry: Registry) -> None:
+    expected = _read(registry, None)
+    registry.held.sort(key=lambda one: one.version)  # a registry need not sort by subject
+    assert _read(registry, None) == expected
+
+
 def test_a_changed_subject_alone_is_read_again(registry: Registry, tmp_path: Path) -> None:
     file = tmp_path / "versions"
     _read(registry, file)
