@@ -256,9 +256,10 @@ def _batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _wait_until_known(address: str) -> None:
-    until = time.monotonic() + 120
+    until = time.monotonic() + 600  # to check an audit store of 8 GB by its seal
     for path in ("/topics.json", "/groups.json", "/home.json"):
-        while b'"age_seconds": null' in _get(address, path) and time.monotonic() < until:
+        while b'"age_seconds": null' in _get(address, path):
+            assert time.monotonic() < until, f"the console does not know what it shows: {path}"
             time.sleep(0.05)
 
 

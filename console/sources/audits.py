@@ -4,6 +4,7 @@ Rules:
 
 - The store is opened and never created. SQLAlchemy, a third of the console's start-up time, is
   imported only if there is a store.
+- The store is checked by its seal, because pages wait for that. The reconciler checks each row.
 - The store is read again only after it has changed.
 - A snapshot is bounded: it has the worst topics, and the number of topics left out.
 """
@@ -213,7 +214,7 @@ class AuditReader:
             )
         try:
             if self._store is None:
-                self._store = AuditStore(self._url)
+                self._store = AuditStore(self._url, whole_check=False)
             return self._store
         finally:
             self._opening.release()

@@ -26,6 +26,7 @@ def test_a_store_is_checked_once_and_no_page_waits_long_for_that(
     opened: list[AuditStore] = []
 
     def slow(at: str, **more: Any) -> AuditStore:
+        assert more == {"whole_check": False}  # by the seal: pages wait for this
         begun.set()
         assert checked.wait(PATIENCE)
         opened.append(AuditStore(at, **more))
