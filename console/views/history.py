@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headworks._audit.results import TierLine, TopicAudit, WindowState
-from headworks._audit.store.samples import SampleSeries
 from headworks._audit_counting import WINDOW_MS
 from headworks._console.views.charts import (
     Chart,
@@ -23,6 +23,9 @@ from headworks._console.views.charts import (
     clock_text,
     rate_of,
 )
+
+if TYPE_CHECKING:
+    from headworks._audit.store.samples import SampleSeries
 
 MAX_LINES = 6
 _TICKS = 6

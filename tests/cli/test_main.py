@@ -41,6 +41,11 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     assert done.stderr.strip() == "[]"
 
 
+def test_a_console_without_an_audit_store_does_not_import_sqlalchemy() -> None:
+    asked = "import sys, headworks._console.app.server; sys.exit('sqlalchemy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", asked], check=False).returncode == 0
+
+
 @pytest.mark.parametrize(
     "command",
     ["up", "demo", "schema", "gen", "broker", "registry", "load", "sql", "audit", "config"],
