@@ -11,6 +11,8 @@ Rules:
 - Pages are compared as SQLite reads them, which is through the log. A seal that is taken before a
   checkpoint is therefore right before and after it.
 - Only checked pages, and pages from the log, are sealed.
+- The page of SQLite's locks, in a store above 1 GB, holds nothing and is in no log. Any content of
+  it is good.
 - A store that is too large for memory is read from its file, while a connection keeps its snapshot:
   a checkpoint of another process then copies no newer page. A page that it copies meanwhile may
   look changed, which costs a whole check.
@@ -35,6 +37,7 @@ _HEAD = struct.Struct(">8sI")  # magic, bytes of a page
 _CRC_BYTES = 4
 _MAX_BYTES_IN_MEMORY = 512 << 20  # of a store
 _READ_PAGES = 256  # at a time
+_LOCKS_AT = 1 << 30  # the byte that SQLite locks; nothing is stored in its page
 PageSums = array  # of unsigned numbers of 32 bits, one for each page
 
 
@@ -86,9 +89,12 @@ def is_as_sealed(path: Path, sums: PageSums[int], logged: Mapping[int, bytes]) -
     sealed = _read(path)
     if sealed is None:
         return False
+    page_bytes, known = sealed
     in_log = {number: crc32(page) for number, page in logged.items()}
     return all(
-        (index < len(sealed[1]) and sealed[1][index] == found) or in_log.get(index + 1) == found
+        (index < len(known) and known[index] == found)
+        or in_log.get(index + 1) == found
+        or index == _LOCKS_AT // page_bytes
         for index, found in enumerate(sums)
     )
 

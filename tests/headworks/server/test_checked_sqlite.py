@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from array import array
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -20,7 +21,12 @@ from headworks._server.checked_sqlite.commit_counter import (
     required_commits,
 )
 from headworks._server.checked_sqlite.salvage import salvage
-from headworks._server.checked_sqlite.sealed_pages import page_sums, seal, seal_path
+from headworks._server.checked_sqlite.sealed_pages import (
+    is_as_sealed,
+    page_sums,
+    seal,
+    seal_path,
+)
 from headworks._server.checked_sqlite.write_ahead_log import log_path, read_log
 from headworks.errors import CorruptError
 
@@ -266,6 +272,21 @@ def test_a_server_checks_each_row_unless_the_store_is_large(
         check(path, _FIX, checked=Checked.AND_SEALED)
     monkeypatch.setattr(sealed_pages, "_MAX_BYTES_IN_MEMORY", len(good) - 1)
     check(path, _FIX, checked=Checked.AND_SEALED)
+
+
+def test_the_page_of_locks_is_no_damage(tmp_path: Path) -> None:
+    """SQLite skips the page at 1 GB, so no log has it, and it is sealed as 0."""
+    path, locks = tmp_path / "s.db", (1 << 30) // _PAGE_BYTES
+    found = array("I", [7]) * (locks + 2)
+    logged = array("I", found)
+    logged[locks] = 0
+    seal(path, logged, _PAGE_BYTES)
+    assert is_as_sealed(path, found, {})
+    for other in (locks - 1, locks + 1):
+        logged = array("I", found)
+        logged[other] = 0
+        seal(path, logged, _PAGE_BYTES)
+        assert not is_as_sealed(path, found, {})
 
 
 def test_the_log_of_a_large_store_has_its_newest_pages(
