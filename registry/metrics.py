@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from threading import Lock
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -39,14 +40,16 @@ class RegistryMetrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
-        self._requests = self._counter("requests", "requests answered", "method", "route", "status")
-        self._seconds = Histogram(
+        requests = self._counter("requests", "requests answered", "method", "route", "status")
+        seconds = Histogram(
             f"{_PREFIX}_request_seconds",
             "time to answer, without reads by id from memory",
             ["method", "route"],
             buckets=_BUCKET_SECONDS,
             registry=self._registry,
         )
+        # Few, because a path that no route has and an unknown method have one name each.
+        self._requests_of, self._seconds_of = cache(requests.labels), cache(seconds.labels)
         self.in_flight = Gauge(
             f"{_PREFIX}_requests_in_flight", "requests under way", registry=self._registry
         )
@@ -76,8 +79,8 @@ class RegistryMetrics:
 
     def count_request(self, method: str, route: str, status: str, seconds: float) -> None:
         """Count a request that has been served."""
-        self._requests.labels(method, route, status).inc()
-        self._seconds.labels(method, route).observe(seconds)
+        self._requests_of(method, route, status).inc()
+        self._seconds_of(method, route).observe(seconds)
         if (method, route) == _REGISTER_ROUTE:
             self._registrations.labels("registered" if status == "200" else "refused").inc()
 

@@ -49,7 +49,7 @@ class CurrentSubjects:
         """Return the subject of that name, from memory, or else by the connection of a read."""
         known = self._known.get(name)
         # Read before the subject, so what is read is at least as new.
-        revision = _NONE if known is None else self._store.revision()
+        revision = _NONE if known is None else self._store.revision(connection)
         if known is not None and known[0] == revision:
             return known[1]
         resolved, state = resolve(connection, name)

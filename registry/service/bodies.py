@@ -64,12 +64,7 @@ async def json_object(request: Request) -> JsonObject:
         raise ServiceError(422, 422, "the request has no body: send a JSON object")
     try:
         text = _decoded(bytes(data), _charset(parameters))
-        value = json.loads(
-            text,
-            parse_constant=_no_constant,
-            parse_float=_finite,
-            parse_int=integer,
-        )
+        value = _DECODER.decode(text)
         # JSON allows a lone surrogate, but UTF-8 does not: it could not be stored or returned.
         # Text in ASCII has one only as an escape.
         if "\\u" in text or not text.isascii():
@@ -210,3 +205,6 @@ def _finite(digits: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{digits} is too large")
     return number
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite, parse_int=integer)

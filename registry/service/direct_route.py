@@ -34,6 +34,8 @@ _Reader = Callable[[Request, inspect.Parameter], Awaitable[object]]
 
 
 async def _flag(request: Request, parameter: inspect.Parameter) -> bool:
+    if not request.scope["query_string"]:
+        return bool(parameter.default)
     found = request.query_params.get(parameter.name)
     return bool(parameter.default) if found is None else parameters.is_true(found)
 

@@ -247,8 +247,13 @@ class Database:
         """Call `listener` after every change by this process, before the writer returns."""
         self._listeners.append(listener)
 
-    def revision(self) -> int:
-        """Return a number that grows with every change of the store."""
+    def revision(self, reader: Connection | None = None) -> int:
+        """Return a number that grows with every change of the store.
+
+        SQLite is asked on the reader's connection, which saves another one.
+        """
+        if reader is not None and not takes_several(reader.dialect):
+            return int(self._read_revision.scalar_alone(reader) or 0)
         with self._asking.connect() as connection:
             return int(self._read_revision.scalar_alone(connection) or 0)
 
