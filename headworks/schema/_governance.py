@@ -5,7 +5,8 @@ attribute, and all name the same topic.
 
 A top-level record may carry one attribute `headworks`, an object with these members:
 
-- `topic`: the topic of these events (default: the record's simple name, lower-cased);
+- `topic`: the topic of these events (default: that of `subject`, or else the record's simple name,
+  lower-cased);
 - `event_time`: dotted path of the field with the time of the event, a timestamp-millis or
   timestamp-micros; it becomes the record timestamp and the table partition;
 - `key`: list of dotted paths whose values, joined by "|", are the message key;
@@ -41,8 +42,9 @@ def governance_of(schema: Schema) -> Governance:
     """Read the `headworks` attribute of a top-level record, or what a union's branches share.
 
     Event time and key are those of each branch, so a union has none. Raises SchemaError if `schema`
-    is neither, or if the branches name several topics. It does so too if a member is unknown or has
-    the wrong type, or if a path names no field (event_time: no timestamp field).
+    is neither, or if the branches or topic and subject name several topics. It does so too if a
+    member is unknown or has the wrong type, or if a path names no field (event_time: no timestamp
+    field).
     """
     if isinstance(schema, Union) and schema.branches:
         return _shared(schema)
@@ -65,10 +67,18 @@ def governance_of(schema: Schema) -> Governance:
                 rule="governance",
                 fix=f"use one of {', '.join(_MEMBERS)}",
             )
-    topic, owner = raw.get("topic", simple.lower()), raw.get("owner")
+    named = topic_of(own_subject(schema) or "")  # None: not the subject of a topic's values
+    topic, owner = raw.get("topic", named or simple.lower()), raw.get("owner")
     event_time, key = raw.get("event_time"), raw.get("key", [])
     if not isinstance(topic, str) or not (owner is None or isinstance(owner, str)):
         raise SchemaError("topic and owner must be strings", pointer=where, rule="governance")
+    if named not in (None, topic):
+        raise SchemaError(
+            f"topic {topic} and subject {raw['subject']} are of different topics",
+            pointer=where,
+            rule="governance",
+            fix="leave one of them out",
+        )
     if not isinstance(key, list):
         raise SchemaError("key must be a list of field paths", pointer=where, rule="governance")
     return Governance(

@@ -14,8 +14,9 @@ from headworks._ci.gate import check
 from headworks._ci.lint import lint_catalog
 from headworks._cli.schema import schema_app
 from headworks._server.child_process import Service
-from headworks.errors import UsageError
+from headworks.errors import SchemaError, UsageError
 from headworks.registry_client import RegistryClient
+from producer_sdk._generator.package import events
 from tests.ci.conftest import ID, Work, event
 
 pytestmark = pytest.mark.e2e
@@ -85,6 +86,22 @@ def test_a_schema_names_its_own_subject(work: Work, client: RegistryClient) -> N
     assert any(
         "Subject must be a name" in one.finding.message for one in check(SCHEMAS, GIT).findings
     )
+
+
+def test_the_gate_and_the_generated_class_take_one_topic_from_a_subject(work: Work) -> None:
+    def named(**attribute: str) -> None:
+        work.write("trips.avsc", {**event(ID, name="Trip"), "headworks": attribute})
+
+    named(subject="rides-value")
+    assert "rides-value" in {one.subject for one in check(SCHEMAS, GIT).subjects}
+    assert [subject for subject, _, _ in events([work.schemas])] == ["rides-value"]
+    named(subject="rides-value", topic="rides")
+    assert [subject for subject, _, _ in events([work.schemas])] == ["rides-value"]
+    named(subject="rides-value", topic="trips")
+    told = "topic trips and subject rides-value are of different topics"
+    assert any(told in one.finding.message.lower() for one in check(SCHEMAS, GIT).findings)
+    with pytest.raises(SchemaError, match=told):
+        events([work.schemas])
 
 
 def test_a_union_of_events_is_the_subject_of_its_branches(
