@@ -123,7 +123,7 @@ class Database:
 
     @contextmanager
     def look(self) -> Iterator[Connection]:
-        """Do what `read` does, but a server's database may show each statement a newer snapshot."""
+        """Open a connection whose statements may each see a newer snapshot of the store."""
         with self._asking.connect() as connection:
             yield connection
 

@@ -42,6 +42,7 @@ from headworks.errors import CorruptError, UsageError
 
 _log = logging.getLogger(__name__)
 _WRITES = "headworks_writes"
+_ASKS = "headworks_asks"
 _MIGRATES = "headworks_migrates"
 _CREATION_SECONDS = 3.0
 _BUSY_SECONDS = 20.0
@@ -95,7 +96,7 @@ def asking(engine: Engine) -> Engine:
     """Return the engine for single statements outside of a transaction."""
     if engine.dialect.name == "postgresql":
         return engine.execution_options(isolation_level="AUTOCOMMIT")
-    return engine
+    return engine.execution_options(**{_ASKS: True})
 
 
 def reading(engine: Engine) -> Engine:
@@ -294,6 +295,8 @@ def _write_ahead(cursor: sqlite3.Cursor) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     options = connection.get_execution_options()
+    if options.get(_ASKS, False):
+        return
     writes = options.get(_WRITES, False)
     if options.get(_MIGRATES, False):
         connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
