@@ -85,6 +85,7 @@ soak: $(READY)  ## the long proofs: kills, power cuts, fuzzing, generated schema
 	HEADWORKS_TEST_CLASS_ARCHIVE=1 $(BIN)/pytest tests/hadoop_loader/test_class_archive.py
 	HEADWORKS_REGISTRY_FUZZ=200 $(BIN)/pytest --timeout=7200 tests/registry/test_openapi.py
 	for seed in 1 2 3; do $(BIN)/python -m tests.headworks.compatibility.agreement 20000 $$seed || exit 1; done
+	$(MAKE) outgrown
 
 interop: $(READY)  ## Java's clients on our broker; our tests and the demo on Apache Kafka
 	$(BIN)/python -m tests.interop.apache_kafka
