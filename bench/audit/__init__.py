@@ -38,6 +38,7 @@ import confluent_kafka
 from bench.audit import volumes
 from bench.frame import Bench
 from bench.sdk.events import TOPIC, Measured, prepare
+from bench.servers import registry_and_broker
 from headworks import _bundled_schemas
 from headworks._audit import queries
 from headworks._audit.increments import Increment
@@ -48,7 +49,6 @@ from headworks._audit_counting import AUDIT_TOPIC, WINDOW_MS
 from headworks._audit_counting.event import AuditCount
 from headworks._kafka.partitioner import ANY
 from headworks._native import COMPILED
-from headworks._server import child_process
 from headworks._wire import prefix
 from headworks.codec import event_type
 from headworks.registry_client import RegistryClient
@@ -74,13 +74,7 @@ def run(bench: Bench) -> None:
         bench.missing(
             "headworks, compiled", "no compiler when it was installed: python hatch_build.py"
         )
-    store = f"sqlite:///{bench.folder / 'registry.db'}"
-    listen = ("--listen", "127.0.0.1:0")
-    broker = ["broker", "start", *listen, "--data-dir", str(bench.folder / "data")]
-    with (
-        child_process.start(["registry", "start", *listen, "--store", store]) as registry,
-        child_process.start(broker) as running,
-    ):
+    with registry_and_broker(bench.folder) as (registry, running):
         client = RegistryClient(registry.url)
         client.register(f"{TOPIC}-value", measured.text)
         text = _bundled_schemas.audit_schema()

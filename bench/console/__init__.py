@@ -28,6 +28,7 @@ from bench.frame import Bench
 from bench.processes import Usage
 from bench.registry.load import drive, post
 from bench.registry.schemas import proposal
+from bench.servers import registry_and_broker
 from headworks._audit.increments import Increment
 from headworks._audit.store import AuditStore
 from headworks._audit.store.apply import IncrementBatch, apply
@@ -162,13 +163,7 @@ def _round(bench: Bench, places: Sequence[str]) -> None:
 @contextmanager
 def _installation(bench: Bench, folder: Path, size: Size) -> Iterator[list[str]]:
     folder.mkdir()
-    store = f"sqlite:///{folder / 'registry.db'}"
-    start_registry = ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
-    start_broker = ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(folder)]
-    with (
-        child_process.start(start_registry) as registry,
-        child_process.start(start_broker) as broker,
-    ):
+    with registry_and_broker(folder) as (registry, broker):
         bench.say(f"making {size.topics:,} topics and {size.groups:,} groups")
         _fill_broker(broker.address, size)
         bench.say(f"registering {size.versions:,} versions")

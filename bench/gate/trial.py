@@ -12,7 +12,7 @@ from typing import Any
 import fastavro
 from confluent_kafka import Producer
 
-from headworks._server import child_process
+from bench.servers import registry_and_broker
 from headworks._wire import prefix
 from headworks.registry_client import RegistryClient
 
@@ -37,13 +37,7 @@ _FIELDS: list[dict[str, Any]] = [
 def proposal(folder: Path) -> Iterator[list[str]]:
     """Yield the arguments that check a new field of a topic of MESSAGES messages."""
     folder.mkdir()
-    store = f"sqlite:///{folder / 'registry.db'}"
-    start_registry = ["registry", "start", "--listen", "127.0.0.1:0", "--store", store]
-    start_broker = ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(folder)]
-    with (
-        child_process.start(start_registry) as registry,
-        child_process.start(start_broker) as broker,
-    ):
+    with registry_and_broker(folder) as (registry, broker):
         _fill(broker.address, RegistryClient(registry.url))
         schemas = folder / "schemas"
         schemas.mkdir()

@@ -28,10 +28,10 @@ from bench.sdk.fixture import fixture_start
 from bench.sdk.handling import handling_bars, measure_handling
 from bench.sdk.hanging import hanging_bars, measure_hanging
 from bench.sdk.peers import dataclasses_avroschema
+from bench.servers import registry_and_broker
 from consumer_sdk import Decoder
 from headworks import _bundled_schemas
 from headworks._native import COMPILED
-from headworks._server import child_process
 from headworks._wire import prefix
 from headworks.codec import Event
 from headworks.registry_client import RegistryClient
@@ -56,13 +56,7 @@ def run(bench: Bench) -> None:
         bench.missing(
             "headworks, compiled", "no compiler when it was installed: python hatch_build.py"
         )
-    store = f"sqlite:///{bench.folder / 'registry.db'}"
-    listen = ("--listen", "127.0.0.1:0")
-    broker = ["broker", "start", *listen, "--data-dir", str(bench.folder / "data")]
-    with (
-        child_process.start(["registry", "start", *listen, "--store", store]) as registry,
-        child_process.start(broker) as running,
-    ):
+    with registry_and_broker(bench.folder) as (registry, running):
         client = RegistryClient(registry.url)
         schema_id = client.register(f"{TOPIC}-value", measured.text).id
         client.register("headworks.audit-value", _bundled_schemas.audit_schema())
