@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -139,7 +140,12 @@ def _look(folder: Path, at: tuple[str, str], access: list[str]) -> None:
     arguments += ["--audit-store", f"sqlite:///{folder / 'audit.db'}"]
     arguments += ["--warehouse", str(folder / "warehouse")]
     with child_process.start(arguments) as console:
-        for page in ("/topics", "/schemas", "/groups", f"/topics/{_TOPIC}/messages"):
+
+        def shows(page: str, name: str) -> bool:
             shown = requests.get(console.url + page, auth=("operator", _PASSWORD), timeout=60)
             assert shown.status_code == 200
-            assert _TOPIC in shown.text or "billing" in shown.text
+            return name in shown.text
+
+        for page, name in (("/topics", _TOPIC), ("/schemas", _TOPIC), ("/groups", "billing")):
+            until(partial(shows, page, name))  # it may not have read its sources yet
+        assert shows(f"/topics/{_TOPIC}/messages", _TOPIC)
