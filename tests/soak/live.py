@@ -97,7 +97,8 @@ def installation(folder: Path, *, scrape_seconds: int = 5) -> Iterator[Installat
     try:
         up = ["up", "--data-dir", str(folder / "data"), "--broker", broker, "--registry", registry]
         one.start("up", "cli", *up, "--console", console, "--metrics", metrics["broker"])
-        until_answered(f"http://{console}/home.json")
+        for each in (f"{registry}/health", f"{console}/home.json"):  # the console may come first
+            until_answered(f"http://{each}")
         client = RegistryClient(f"http://{registry}")
         for subject, text in SCHEMAS.items():
             client.register(subject, text)
