@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -119,12 +119,8 @@ class WorkerPool:
                 results = self._run_together(self._together, job)
             with self._lock:
                 self._unfinished -= len(results)
-            for done, result in results:
-                if isinstance(result, HandedOver):
-                    result.pool.take_over(done, result.work)
-                else:
-                    done.end(result)
-            del job, done, result, results  # an idle thread keeps no request
+            _finish(results)
+            del job, results  # an idle thread keeps no request
 
     def _run_together(self, together: Together, first: _Job) -> list[tuple[_Job, _Result]]:
         """Run the first job, and those that wait behind it."""
@@ -160,7 +156,7 @@ class WorkerPool:
         try:
             self._put(_Job(work, job.loop, job.response))
         except Exception as error:  # the request waits for an end in any case
-            job.end(error)
+            _finish([(job, error)])
 
     def _result(self, job: _Job) -> _Result:
         if self._closing or job.response.cancelled():
@@ -177,21 +173,33 @@ class _Job:
     loop: asyncio.AbstractEventLoop
     response: asyncio.Future[Response]
 
-    def end(self, result: Response | BaseException) -> None:
-        """Give the result to the request, which may have been cancelled."""
+
+def _finish(results: Sequence[tuple[_Job, _Result]]) -> None:
+    """Hand over what goes on elsewhere, and give the other results to their requests.
+
+    The loop is woken once for all of them, because each time costs the interpreter's lock.
+    """
+    ended: list[tuple[asyncio.Future[Response], Response | BaseException]] = []
+    for job, result in results:
+        if isinstance(result, HandedOver):
+            result.pool.take_over(job, result.work)
+        else:
+            ended.append((job.response, result))
+    if ended:
         with suppress(RuntimeError):  # the loop is closed, and nobody waits
-            self.loop.call_soon_threadsafe(_settle, self.response, result)
+            results[0][0].loop.call_soon_threadsafe(_settle, ended)
 
 
-def _settle(response: asyncio.Future[Response], result: Response | BaseException) -> None:
-    if response.done():
-        return
-    if isinstance(result, StopIteration):  # a future takes none
-        response.set_exception(RuntimeError("the work raised StopIteration"))
-    elif isinstance(result, BaseException):
-        response.set_exception(result)
-    else:
-        response.set_result(result)
+def _settle(ended: list[tuple[asyncio.Future[Response], Response | BaseException]]) -> None:
+    for response, result in ended:
+        if response.done():  # the request was cancelled
+            continue
+        if isinstance(result, StopIteration):  # a future takes none
+            response.set_exception(RuntimeError("the work raised StopIteration"))
+        elif isinstance(result, BaseException):
+            response.set_exception(result)
+        else:
+            response.set_result(result)
 
 
 def worker_pools(useful_readers: int, together: Together) -> Mapping[str, WorkerPool]:

@@ -1,7 +1,11 @@
 """One HTTP connection, with limits on the head of a request.
 
-Rule: the request line and the headers have at most MAX_HEAD_BYTES and HEAD_SECONDS. The parser
-itself would read forever. The application limits the body.
+Rules:
+
+- The request line and the headers have at most MAX_HEAD_BYTES and HEAD_SECONDS. The parser itself
+  would read forever.
+- The application limits the body. It sees by WHOLE_BODY if there is nothing to wait for: most
+  bodies come with their heads.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 10.0
+WHOLE_BODY = "headworks.whole_body"  # the key in the scope of a request whose body is here
 _REASONS = {408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 
 
@@ -42,6 +47,11 @@ class BoundedConnection(HttpToolsProtocol):
         """Stop counting: the head is complete."""
         self._in_head = False
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Mark the request, so that the application need not limit the time of its body."""
+        self.scope[WHOLE_BODY] = True  # type: ignore[literal-required]
+        super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
         """Pass data to the parser, and refuse a head that is too long."""

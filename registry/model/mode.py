@@ -33,11 +33,11 @@ def read_mode(name: object, *, everywhere: bool) -> Mode:
     return mode
 
 
-def in_force(of_all: Collection[str | None], *scopes: str | None) -> Mode:
-    """The mode of the nearest scope wins, but READONLY_OVERRIDE for all wins over every other."""
+def in_force(of_all: Collection[str], *scopes: str) -> Mode:
+    """Return the first scope's mode, as the nearest; READONLY_OVERRIDE for all wins over it."""
     if Mode.READONLY_OVERRIDE in of_all:
         return Mode.READONLY_OVERRIDE
-    return Mode(next(filter(None, scopes), Mode.READWRITE))
+    return Mode(scopes[0]) if scopes else Mode.READWRITE
 
 
 def must_accept_registration(mode: Mode, subject: Subject, *, with_id: bool) -> None:

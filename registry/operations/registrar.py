@@ -218,6 +218,16 @@ class Registrar:
         must_accept_registration(mode, subject, with_id=proposal.id is not None)
         if proposal.version is not None:
             return None
+        if latest is None:  # no live version: only parse the text, before the writers' lock is held
+            self._candidates.parse(
+                connection,
+                subject,
+                proposal,
+                resolved.config,
+                normalize=normalize,
+                strict=mode is not Mode.IMPORT,
+            )
+            return None
         self._share_fields_of(connection, latest)
         candidate = self._candidates.build(
             connection,

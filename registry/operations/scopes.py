@@ -73,12 +73,14 @@ def _settings(connection: Connection, subject: Subject) -> ResolvedSubject:
 
 
 def _resolved(subject: Subject, state: SubjectState) -> ResolvedSubject:
-    scopes = _scopes(subject)
-    for_all = {state.modes.get(scope) for scope in EVERYWHERE}
+    scopes, configs, modes = _scopes(subject), state.configs, state.modes
     return ResolvedSubject(
         subject,
-        config.in_force(str(subject), *(state.configs.get(scope) for scope in scopes)),
-        mode.in_force(for_all, *(state.modes.get(scope) for scope in scopes)),
+        config.in_force(str(subject), *(configs[one] for one in scopes if one in configs)),
+        mode.in_force(
+            [modes[one] for one in EVERYWHERE if one in modes],
+            *(modes[one] for one in scopes if one in modes),
+        ),
     )
 
 

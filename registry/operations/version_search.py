@@ -55,11 +55,9 @@ def find_unchanged(
     subject: Subject,
     definition: Definition,
     schema_id: int | None,
-    latest: StoredVersion | None,
+    latest: StoredVersion,
 ) -> StoredVersion | None:
     """Return the live version that a request repeats: an exact one, or an equivalent latest one."""
-    if latest is None:
-        return None  # the subject has no live version
     if schema_id in (None, latest.schema.id) and latest.schema.definition == definition:
         return latest
     exact = find_exact(connection, subject, definition, schema_id)

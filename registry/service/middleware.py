@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headworks import _version_lines
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.service.context_paths import without_context_prefix
+from headworks._server.http_connection import WHOLE_BODY
 from headworks._server.security.http.web_pages import WebPageRules
 
 V1: Final = "application/vnd.schemaregistry.v1+json"
@@ -115,7 +116,8 @@ class ProtocolMiddleware:
         if length.isdigit() and int(length) > self._largest:
             await _refuse(send, 413, f"the request is longer than {self._largest} bytes")
             return
-        receive = _in_time(receive)
+        if WHOLE_BODY not in scope:
+            receive = _in_time(receive)
         if path.startswith(_PLAIN_PATHS):
             await self._app(scope, receive, send)
             return

@@ -9,9 +9,10 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import uvicorn
@@ -19,6 +20,9 @@ import uvicorn
 from bench.processes import Usage
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.model.schema_limits import SchemaLimits
+from headworks._registry.service import middleware
+from headworks._registry.service.app import create_app
+from headworks._registry.store import RegistryStore
 from headworks._server import child_process, http_connection
 from headworks._server.http_connection import MAX_HEAD_BYTES
 from headworks.registry_client import RegistryClient
@@ -231,38 +235,58 @@ def test_a_head_without_end_is_ended(running: child_process.Service, head: bytes
     assert As(running.url, {})("GET", "/health").status == 200
 
 
-def test_a_slow_head_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_head_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_connection, "HEAD_SECONDS", 0.3)
 
     async def app(scope: object, receive: object, send: Callable[..., object]) -> None:
         raise AssertionError("no request comes this far")
 
-    async def run() -> list[bytes]:
-        config = uvicorn.Config(
-            app,
-            http=http_connection.BoundedConnection,
-            ws="none",
-            lifespan="off",
-            port=0,
-            log_config=None,
-        )
-        server = uvicorn.Server(config)
-        with ExitStack() as open_ones:
-            listening = open_ones.enter_context(socket.create_server(("127.0.0.1", 0)))
-            address = f"127.0.0.1:{listening.getsockname()[1]}"
-            slow, silent = (open_ones.enter_context(connect(address)) for _ in range(2))
-            # It lies there before the server does, so the server reads it before time is over.
-            slow.sendall(b"GET / HTTP/1.1\r\nx: ")
-            serving = asyncio.create_task(server.serve([listening]))
-            answers = [await asyncio.to_thread(received, one) for one in (slow, silent)]
-            server.should_exit = True
-            await serving
-        return answers
-
-    answer, silence = asyncio.run(run())
+    answer, silence = asyncio.run(answers(app, [b"GET / HTTP/1.1\r\nx: ", b""]))
     assert answer.startswith(b"HTTP/1.1 408")
     assert b'"error_code": 408' in answer
     assert silence == b""
+
+
+def test_a_slow_body_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of which a part is here, one of which nothing is, and one that ends with its head."""
+    monkeypatch.setattr(middleware, "_BODY_SECONDS", 0.3)
+    app = create_app(RegistryStore(f"sqlite:///{tmp_path}/registry.db"))
+    head = (
+        b"POST /subjects/s/versions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+        b"content-type: application/json\r\ncontent-length: 2\r\n\r\n"
+    )
+    part, none, whole = asyncio.run(answers(app, [head + b"{", head, head + b"{}"], lifespan="on"))
+    for slow in (part, none):
+        assert slow.startswith(b"HTTP/1.1 408")
+        assert b"the request's body did not arrive within" in slow
+    assert whole.startswith(b"HTTP/1.1 422")
+
+
+async def answers(
+    app: Callable[..., object], sent: Sequence[bytes], *, lifespan: Literal["on", "off"] = "off"
+) -> list[bytes]:
+    """Serve connections that send this and then wait; return what each receives."""
+    config = uvicorn.Config(
+        app,
+        http=http_connection.BoundedConnection,
+        ws="none",
+        lifespan=lifespan,
+        port=0,
+        log_config=None,
+    )
+    server = uvicorn.Server(config)
+    with ExitStack() as open_ones:
+        listening = open_ones.enter_context(socket.create_server(("127.0.0.1", 0)))
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        connections = [open_ones.enter_context(connect(address)) for _ in sent]
+        # It lies there before the server does, so the server reads it before time is over.
+        for one, data in zip(connections, sent, strict=True):
+            one.sendall(data)
+        serving = asyncio.create_task(server.serve([listening]))
+        found = [await asyncio.to_thread(received, one) for one in connections]
+        server.should_exit = True
+        await serving
+    return found
 
 
 def test_connections_above_the_limit_get_a_503(tmp_path: Path) -> None:
