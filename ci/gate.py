@@ -354,8 +354,8 @@ def _deleted_subject(
         "no longer be checked, its consumers and its table stay"
     )
     fix = (
-        f'restore the file; if the topic is really gone, write [subjects."{subject}"] and '
-        'compatibility = "NONE" into governance.toml, beside the schemas'
+        "restore the file; if the topic is really gone, write into governance.toml, beside the "
+        f'schemas, the line [subjects."{subject}"], and below it compatibility = "NONE"'
     )
     kind = CATALOG_RULES["HW302"][0]
     finding = Finding("HW302", kind, message, fix, "", "", "")

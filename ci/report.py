@@ -61,7 +61,7 @@ def text_report(verdict: Verdict, style: Style = PLAIN) -> str:
     fixes, compared = _common_fixes(verdict), bool(verdict.against)
     blocks = [
         block
-        for one in verdict.subjects
+        for one in sorted(verdict.subjects, key=lambda one: one.refused)  # those to mend are last
         if one.reported or _is_news(one, compared=compared)
         for block in _subject(one, style, fixes)
     ]
@@ -104,7 +104,7 @@ def grouped(findings: Iterable[LocatedFinding]) -> list[list[LocatedFinding]]:
 
 def warning_reason(one: LocatedFinding) -> str:
     """Return why a finding is only a warning."""
-    return f"{one.policy} refuses this change; the policy of {one.subject} is laxer"
+    return f"{one.policy} would refuse this change; {one.subject} has a laxer policy"
 
 
 def usage_of(group: Sequence[LocatedFinding]) -> list[str]:
@@ -124,10 +124,9 @@ def _subject(one: SubjectVerdict, style: Style, fixes: Mapping[str, str | None])
     lines = [group for group in groups if group[0].finding.rule in LINT_RULES]
     if not lines or len(lines) < len(groups):
         yield from _changed(one, style)
-    for group in groups:
-        if group[0].finding.rule not in LINT_RULES:
-            yield ""
-            yield from _finding(group, style)
+    for cluster in _clusters(group for group in groups if group not in lines):
+        yield ""
+        yield from _findings(cluster, style)
     if len(lines) < len(groups):
         yield ""
     for group in lines:
@@ -191,13 +190,24 @@ def _explained(fixes: Mapping[str, str | None], style: Style) -> Iterator[str]:
     yield ""
 
 
-def _finding(group: Sequence[LocatedFinding], style: Style) -> Iterator[str]:
-    first, finding = group[0], group[0].finding
+def _clusters(groups: Iterable[list[LocatedFinding]]) -> list[list[list[LocatedFinding]]]:
+    """Put groups together that are at one place and have one fix: one edit mends them all."""
+    clusters: dict[object, list[list[LocatedFinding]]] = {}
+    for group in groups:
+        place = (group[0].file, group[0].region, group[0].severity, tuple(_remarks(group)))
+        clusters.setdefault(place, []).append(group)
+    return list(clusters.values())
+
+
+def _findings(cluster: Sequence[Sequence[LocatedFinding]], style: Style) -> Iterator[str]:
+    """Yield the messages of one cluster, the excerpt, and the remarks."""
+    first, group = cluster[0][0], cluster[0]
     word = first.severity
     colour = _RED if first.refuses else _YELLOW
-    head = style.paint(f"{word}[{finding.rule}]", colour)
-    for line in style.wrap(finding.message, f"{word}[{finding.rule}]: ", "  "):
-        yield line.replace(f"{word}[{finding.rule}]", head, 1)
+    for finding in (group[0].finding for group in cluster):
+        head = style.paint(f"{word}[{finding.rule}]", colour)
+        for line in style.wrap(finding.message, f"{word}[{finding.rule}]: ", "  "):
+            yield line.replace(f"{word}[{finding.rule}]", head, 1)
     gutter = " " * len(str(first.region.line + _MAX_LINES))
     location = f"{first.file}:{first.region.line}:{first.region.column}"
     yield f"{style.paint(f'{gutter}-->', _BLUE)} {location}"

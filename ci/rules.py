@@ -11,7 +11,7 @@ from typing import Final
 from headworks.compatibility import RULES
 
 CATALOG_RULES: Final = {
-    "HW301": ("INVALID_SCHEMA", "a file that is no Avro schema"),
+    "HW301": ("INVALID_SCHEMA", "not valid in an Avro schema"),
     "HW302": ("SUBJECT_DELETED", "a subject whose file is gone"),
     "HW303": ("REGISTRY_REFUSES", "the registry refuses for a reason of its own"),
     "HW304": ("MESSAGES_UNREADABLE", "messages of the topic that the schema cannot read"),

@@ -30,6 +30,7 @@ from headworks.compatibility._columns import (
     type_problem,
 )
 from headworks.compatibility._finding import Finding
+from headworks.compatibility._new_fields import default_member, new_field_of
 from headworks.compatibility._rules import RULES
 from headworks.compatibility._wording import type_name
 from headworks.schema._model import (
@@ -156,7 +157,8 @@ class _TableEvolution:
             message = f'"{one.name}" renames "{renamed[0]}" by an alias, and a Hive table cannot '
             message += f'rename a column: a new column "{one.name}" would stand beside a dead '
             message += f'column "{renamed[0]}" that keeps the old rows'
-            fix = f'keep the name "{renamed[0]}", without the alias'
+            fix = f'keep the name "{renamed[0]}", without the alias; or keep that field, and add '
+            fix += f'"{one.name}" beside it, with {default_member(one)} and without the alias'
             if any(f.name == renamed[0] for f in new.fields):
                 fix = f'remove the aliases of "{one.name}", and give it a default'
             yield self._finding("HW205", path, one, old, message, fix)
@@ -227,13 +229,16 @@ class _TableEvolution:
             message = f"the column is {shape(old)} {self._old} and would become {shape(new)}: "
             message += "a union of several types is a struct, and no column becomes one or stops "
             message += "being one"
-            fix = "keep the type, and add a new field for the new one, with a default"
+            fix = f"keep {type_name(old)}, or {new_field_of(new)}"
+            if isinstance(new, Union):
+                more = tuple(one for one in branches(new) if shape(one) != shape(old))
+                rest = new_field_of(Union(more, new.pointer))
+                fix = f"keep {type_name(old)}, alone or with null, and {rest}"
             yield self._finding("HW204", path, new, old, message, fix)
         elif not _readable(old, new):
-            message = f"the column is {shape(old)} in the files written {self._old}, and Parquet "
-            message += f"readers cannot give it as {shape(new)}"
-            fix = f"keep {type_name(old)}, or add a new field of type {type_name(new)} beside it, "
-            fix += "with a default"
+            message = f"the column is {_both_names(old)} in the files written {self._old}, and "
+            message += f"Parquet readers cannot give it as {_both_names(new)}"
+            fix = f"keep {type_name(old)}, or {new_field_of(new)}"
             yield self._finding("HW201", path, new, old, message, fix)
 
     def _union(self, path: str, new: Union, old: Union) -> Finding:
@@ -258,6 +263,12 @@ class _TableEvolution:
             writer_pointer=old.pointer,
             writer_version=self.version,
         )
+
+
+def _both_names(schema: Schema) -> str:
+    """Return the type of a column, and that of the schema if it is called otherwise."""
+    column, name = shape(schema), type_name(schema)
+    return column if column in name else f"{column} ({name})"
 
 
 def _readable_pair(pair: tuple[Schema, Schema]) -> bool:

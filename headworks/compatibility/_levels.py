@@ -7,6 +7,8 @@ request is never refused at registration. `stricter_findings` warns of what it l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 from headworks.compatibility._budget import MAX_FINDINGS, Budget
 from headworks.compatibility._finding import Finding, Level, Policy, Version
@@ -14,8 +16,11 @@ from headworks.compatibility._growth import Growth
 from headworks.compatibility._hive import column_problems, table_findings
 from headworks.compatibility._resolution import resolution_findings
 from headworks.compatibility._rules import RULES
-from headworks.compatibility._wording import Sides
+from headworks.compatibility._wording import Sides, has_path
 from headworks.schema._model import Record, Schema
+
+# Rules on the type of a field. Their advice is to keep the field, or to add one beside it.
+_OF_TYPES: Final = ("HW002", "HW004", "HW104", "HW105", "HW106", "HW201", "HW204")
 
 
 def check_pair(reader: Schema, writer: Schema, policy: Policy = Policy.AVRO) -> list[Finding]:
@@ -54,6 +59,7 @@ def check_level(
     for old in ordered if level.transitive else ordered[:1]:
         if growth.covers(old.schema):
             continue
+        before = len(found)
         if level.backward:
             sides = Sides(None, old.number, between_versions=True, has_table=has_table)
             _add(found, resolution_findings(new, old.schema, policy, sides, budget))
@@ -62,7 +68,18 @@ def check_level(
             _add(found, resolution_findings(old.schema, new, policy, sides, budget))
         if has_table and isinstance(old.schema, Record):
             _add(found, table_findings(new, old.schema, budget, old.number))
+        if old is not ordered[0]:
+            found[before:] = [_with_fix(one, ordered[0].schema) for one in found[before:]]
     return found
+
+
+def _with_fix(finding: Finding, latest: Schema) -> Finding:
+    """Return a finding on an older version, with the fix for a name that `latest` has not."""
+    if finding.rule not in _OF_TYPES or not finding.path or has_path(latest, finding.path):
+        return finding
+    name = finding.path.rpartition(".")[2].strip("[]{}")
+    fix = f'give the new field another name: "{name}" was another field, which the last version '
+    return replace(finding, fix=f"{fix}does not have")
 
 
 def stricter_findings(

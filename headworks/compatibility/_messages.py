@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headworks.compatibility._example_defaults import example_default
+from headworks.compatibility._new_fields import default_member, json_type, new_field_of, nullable
 from headworks.compatibility._wording import Sides, listed, simple_name, type_name
-from headworks.schema._model import EnumType, Field, Fixed, Named, Primitive, Record, Schema, Union
+from headworks.schema._model import EnumType, Field, Fixed, Named, Record, Schema, Union
 
 
 class Reason(NamedTuple):
@@ -31,30 +31,33 @@ def type_mismatch(sides: Sides, reader: Schema, writer: Schema) -> Reason:
             f"{sides.cannot_read}: the value can be null there, and {sides.reader_subject} need "
         )
         message += type_name(reader)
-        fix = f'allow null: ["null", {_json_type(reader)}]'
+        fix = f'allow null: "type": {nullable(reader)}'
         if not sides.proposed_reads:
             fix = "do not let the value become null: consumers in use cannot read it"
     else:
         message = f"{sides.cannot_read}: {type_name(writer)} does not become {type_name(reader)}"
-        kept = writer if sides.proposed_reads else reader
-        fix = f"keep the type {type_name(kept)}, or add a new field of the new type beside the "
-        fix += "old one, with a default"
+        fix = _kept_or_beside(sides, reader, writer)
     return Reason("HW002", message, fix, reader.pointer, writer.pointer)
 
 
-def changed_meaning(
-    sides: Sides, reader: Schema, writer: Schema, rule: str, why: str, fix: str
-) -> Reason:
+def changed_meaning(sides: Sides, reader: Schema, writer: Schema, rule: str, why: str) -> Reason:
     """Report bytes that decode to a value with another meaning."""
     message = f"{sides.reader_subject} misread {sides.writer_data}: {why}"
+    fix = _kept_or_beside(sides, reader, writer)
     return Reason(rule, message, fix, reader.pointer, writer.pointer)
+
+
+def _kept_or_beside(sides: Sides, reader: Schema, writer: Schema) -> str:
+    """Advise to keep the old type, or to add a field of the new one."""
+    kept, new = (writer, reader) if sides.proposed_reads else (reader, writer)
+    return f"keep {type_name(kept)}, or {new_field_of(new)}"
 
 
 def name_mismatch(sides: Sides, reader: Named, writer: Named) -> Reason:
     """Report named types of different names."""
     message = (
         f"{sides.cannot_read}: the {writer.kind} is called {writer.name} there and {reader.name} "
-        "here"
+        f"{sides.here}"
     )
     fix = f'give {reader.name} "aliases": ["{writer.name}"], or keep the name'
     if not sides.proposed_reads:
@@ -65,8 +68,9 @@ def name_mismatch(sides: Sides, reader: Named, writer: Named) -> Reason:
 def fixed_size_mismatch(sides: Sides, reader: Fixed, writer: Fixed) -> Reason:
     """Report fixed types of different sizes."""
     message = f"{sides.cannot_read}: {simple_name(writer.name)} has {writer.size} bytes there and "
-    message += f"{reader.size} here"
-    fix = "keep the size, or add a new field of a new fixed type, with a default"
+    message += f"{reader.size} {sides.here}"
+    kept, new = (writer, reader) if sides.proposed_reads else (reader, writer)
+    fix = f"keep the size {kept.size}, or {new_field_of(new)}, and give its type another name"
     return Reason("HW004", message, fix, f"{reader.pointer}/size", f"{writer.pointer}/size")
 
 
@@ -76,10 +80,13 @@ def missing_symbols(
     """Report enum symbols that the reader lacks, without a default symbol."""
     message = (
         f"{sides.cannot_read}: it can hold {listed(missing)}, which {simple_name(reader.name)} "
-        "here does not know"
+        f"{sides.here} does not know"
     )
-    fix = f"keep {'these symbols' if len(missing) > 1 else 'this symbol'}, or give "
-    fix += f'{simple_name(reader.name)} a "default" symbol to take instead'
+    fix = f"keep {listed(missing)}"
+    if reader.symbols:
+        instead = listed(reader.symbols[:1])
+        fix += f', or add "default": {instead} (or another symbol) to the enum itself, beside '
+        fix += f'"symbols": consumers then read {instead} instead'
     if not sides.proposed_reads:
         fix = "add a symbol only when the versions in use have a default symbol; else use a new "
         fix += "field or a new topic"
@@ -113,28 +120,24 @@ def _missing_default_fix(sides: Sides, mine: Field, old: Field | None, renamed: 
     if not sides.proposed_reads:
         name = f'the name "{mine.name}", without the alias' if renamed else f'"{mine.name}"'
         return (
-            f"keep {name}: consumers that still need it can only do without it once every version "
-            "in use gives it a default"
+            f'keep {name}, with "type": {json_type(mine.type)}: old consumers need it. To remove '
+            f"it later, add {default_member(mine)} to it now, and wait until no version in use "
+            "is without that"
         )
-    fix = f'add {_default_member(mine)} to "{mine.name}"'
-    if isinstance(mine.type, Union) and mine.type.nullable is not None:
-        fix += ": a type that allows null does not make a field optional, a default does"
+    add = f'add {default_member(mine)} to "{mine.name}"'
     if old is not None and sides.has_table:
-        fix += f'; if it is the new name of "{old.name}", keep the name "{old.name}": a table '
-        fix += "cannot rename a column"
-    elif old is not None:
-        fix += f'; if it is the new name of "{old.name}", add "aliases": ["{old.name}"]'
-    return fix
-
-
-def _default_member(mine: Field) -> str:
-    """Return a default for a field, as the members to add to it."""
-    example = example_default(mine.type)
-    if example is not None:
-        return f'"default": {example}'
-    if isinstance(mine.type, Union):
-        return '"default": null, with "null" as the first branch of its type,'
-    return f'"type": ["null", {_json_type(mine.type)}] and "default": null'
+        return (
+            f'if it is the new name of "{old.name}", keep the name "{old.name}": a table cannot '
+            f"rename a column, and a default would hide the old values. If it is new, {add}"
+        )
+    if old is not None:
+        return (
+            f'if it is the new name of "{old.name}", add "aliases": ["{old.name}"] to it, which '
+            f"keeps the old values. If it is new, {add}"
+        )
+    if isinstance(mine.type, Union) and mine.type.nullable is not None:
+        add += ": a type that allows null does not make a field optional, a default does"
+    return add
 
 
 def unusable_default(sides: Sides, mine: Field, writer: Record, problem: str) -> Reason:
@@ -155,7 +158,7 @@ def ambiguous_field(sides: Sides, mine: Field, other: Field, rule: str = "HW007"
     )
     fix = f'remove the aliases of "{mine.name}": an alias is for a field that is gone'
     if other.name != mine.name and not mine.has_default and sides.proposed_reads:
-        fix += f"; then add {_default_member(mine)} to it"
+        fix += f"; then add {default_member(mine)} to it"
     return Reason(rule, message, fix, mine.pointer, other.pointer)
 
 
@@ -168,7 +171,7 @@ def field_feeds_two(sides: Sides, first: Field, second: Field, other: Field) -> 
     aliased = second if first.name == other.name else first
     fix = f'drop the alias "{other.name}" of "{aliased.name}"'
     if not aliased.has_default and sides.proposed_reads:
-        fix += f", and add {_default_member(aliased)} to it"
+        fix += f", and add {default_member(aliased)} to it"
     return Reason("HW101", message, fix, second.pointer, other.pointer)
 
 
@@ -196,13 +199,14 @@ def missing_branch(sides: Sides, reader: Union, writer: Schema) -> Reason:
     """Report a type that no branch of the reader's union takes."""
     what = "a null" if writer.kind == "null" else f"a value of type {type_name(writer)}"
     message = (
-        f"{sides.cannot_read}: it can hold {what}, and {type_name(reader)} here has no branch for "
-        "it"
+        f"{sides.cannot_read}: it can hold {what}, and {type_name(reader)} {sides.here} has no "
+        "branch for it"
     )
     fix = "keep that branch in the union"
     if not sides.proposed_reads:
-        fix = "do not add a branch that consumers in use cannot read; use a new field, with a "
-        fix += "default"
+        fix = "do not add it to the union, because consumers in use cannot read it"
+        if writer.kind != "null":
+            fix += f"; {new_field_of(writer)}"
     return Reason("HW006", message, fix, reader.pointer, writer.pointer)
 
 
@@ -229,9 +233,3 @@ def moved_branch(sides: Sides, branch: Named, writer: Named) -> Reason:
     if not sides.proposed_reads:
         fix = f"keep the namespace of {branch.name}: a consumer cannot learn of a later name"
     return Reason("HW109", message, fix, f"{branch.pointer}/name", f"{writer.pointer}/name")
-
-
-def _json_type(schema: Schema) -> str:
-    if isinstance(schema, Primitive) and not schema.props:
-        return f'"{schema.kind}"'
-    return f'"{schema.name}"' if isinstance(schema, Named) else "{...}"

@@ -88,23 +88,19 @@ def _aliases_in_use_in(mine: Record, other: Record) -> Iterator[tuple[Field, Fie
                 yield from ((one, field) for field in led)
 
 
-def logical_problem(
-    reader: Primitive | Fixed, writer: Primitive | Fixed
-) -> tuple[str, str, str] | None:
-    """Return rule, reason, and fix if a value has another meaning to the reader, or None."""
+def logical_problem(reader: Primitive | Fixed, writer: Primitive | Fixed) -> tuple[str, str] | None:
+    """Return the rule and the reason if a value has another meaning to the reader, or None."""
     mine, other = reader.logical, writer.logical
     if reader.kind == "string" and writer.kind == "bytes":
-        why = "bytes that are not UTF-8 are no string"
-        return "HW106", why, "keep bytes, or add a new string field, with a default"
+        return "HW106", "bytes that are not UTF-8 are no string"
     if mine == other:
         return None
     why = f"{type_name(writer)} is taken for {type_name(reader)}"
     if "decimal" in (mine and mine.name, other and other.name):
-        return "HW104", why, "keep precision and scale, or add a new field, with a default"
+        return "HW104", why
     if mine is None and other is not None and other.name == "uuid":
         return None
-    fix = "keep the logical type, or add a new field of the new one, with a default"
-    return "HW105", why, fix
+    return "HW105", why
 
 
 def default_problem(field: Field) -> str | None:
@@ -159,8 +155,8 @@ def _inner_steps(schema: Schema, value: Json) -> str | list[_Step]:
         return f"{quote(value)} is not a symbol of {schema.name}"
     if isinstance(schema, Fixed) and isinstance(value, str) and len(value) != schema.size:
         return f"{schema.name} has {schema.size} bytes, not {len(value)}"
-    if schema.kind in ("bytes", "fixed") and isinstance(value, str):
-        return [] if all(c <= "\xff" for c in value) else f"{quote(value)} is not a text of bytes"
+    if isinstance(schema, (Primitive, Fixed)) and isinstance(value, str):
+        return _problem_of_bytes(schema, value) or []
     if isinstance(schema, Array) and isinstance(value, list):
         return [(schema.items, item, None) for item in value]
     if isinstance(schema, MapType) and isinstance(value, dict):
@@ -173,6 +169,15 @@ def _inner_steps(schema: Schema, value: Json) -> str | list[_Step]:
             for one in schema.fields
         ]
     return []
+
+
+def _problem_of_bytes(schema: Primitive | Fixed, value: str) -> str | None:
+    if schema.kind not in ("bytes", "fixed"):
+        return None
+    if any(c > "\xff" for c in value):
+        return f"{quote(value)} is not a text of bytes"
+    is_decimal = schema.logical is not None and schema.logical.name == "decimal"
+    return "an empty text is no decimal to Avro Java" if is_decimal and not value else None
 
 
 def _union_step(union: Union, value: Json) -> str | list[_Step]:

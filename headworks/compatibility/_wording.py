@@ -7,7 +7,8 @@ schema cannot make a message of any size.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from headworks.schema._canonical import canonical_text
@@ -20,6 +21,7 @@ from headworks.schema._model import (
     Primitive,
     Record,
     Schema,
+    Union,
 )
 
 _MAX_LISTED = 8
@@ -63,6 +65,11 @@ class Sides:
         if self.writer is None:
             return "data written with the proposed schema"
         return f"data written with version {self.writer}"
+
+    @property
+    def here(self) -> str:
+        """The reader's schema, as a place."""
+        return "here" if self.reader is None else f"in version {self.reader}"
 
     @property
     def cannot_read(self) -> str:
@@ -113,6 +120,31 @@ def listed(names: Iterable[str]) -> str:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def has_path(schema: Schema, path: str) -> bool:
+    """Return whether a schema has a field at the path of a finding, such as `stops[].place`."""
+    nodes = [schema]
+    for name in re.split(r"[.\[\]{}]+", path.rstrip("[]{}")):
+        nodes = [
+            node.by_name[name].type
+            for node in _inside(nodes)
+            if isinstance(node, Record) and name in node.by_name
+        ]
+    return bool(nodes)
+
+
+def _inside(nodes: Iterable[Schema]) -> Iterator[Schema]:
+    """Yield the types themselves, and those of their items, values, and branches."""
+    for node in nodes:
+        if isinstance(node, Array):
+            yield from _inside([node.items])
+        elif isinstance(node, MapType):
+            yield from _inside([node.values])
+        elif isinstance(node, Union):
+            yield from _inside(node.branches)
+        else:
+            yield node
 
 
 def rename_of(missing: Field, reader: Record, writer: Record) -> Field | None:

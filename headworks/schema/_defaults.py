@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from headworks.errors import SchemaError
+from headworks.schema._example_defaults import example_default
 from headworks.schema._model import (
     Array,
     EnumType,
@@ -36,8 +37,16 @@ def check_default(schema: Schema, value: Json, at: str, open_names: Set[str]) ->
             f"default {quote(value)} is not a value of type {_describe(schema)}",
             pointer=at,
             rule="default",
-            fix="give a default of the field's type, or leave it out",
+            fix="give a default of the field's type" + _such_as(schema),
         )
+
+
+def _such_as(schema: Schema) -> str:
+    example = example_default(schema)
+    if example is None:
+        return ""
+    of_bytes = ', with one character of "\\u0000" to "\\u00ff" a byte'
+    return f", such as {example}{of_bytes if schema.kind in ('bytes', 'fixed') else ''}"
 
 
 def _describe(schema: Schema) -> str:

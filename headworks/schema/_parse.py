@@ -207,7 +207,8 @@ class _Parser:
         candidates = [n for n in (full, name) if n in self.names and n not in self.open]
         found = self.names.get(candidates[0] if candidates else full)
         if found is None:
-            fix = "define it earlier in the text, or register it and add a reference"
+            fix = "define it earlier in the text, in another file of the catalog, or in a "
+            fix += "registered schema that this one refers to"
             meant = similar_type(name, self.names)
             raise SchemaError(
                 f"type {full!r} is not defined",

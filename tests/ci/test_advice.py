@@ -55,7 +55,7 @@ MENDED: dict[str, tuple[Fields, Fields, Fields]] = {
     "narrowed": (
         [_field("c", "long")],
         [_field("c", "int")],
-        [_field("c", "long"), _field("c_int", "int", default=0)],
+        [_field("c", "long"), _field("c_int", ["null", "int"], default=None)],
     ),
     "nested": (
         [_address()],
@@ -66,17 +66,22 @@ MENDED: dict[str, tuple[Fields, Fields, Fields]] = {
     "time": (
         [_field("at", MILLIS)],
         [_field("at", MICROS)],
-        [_field("at", MILLIS), _field("at_micros", MICROS, default=0)],
+        [_field("at", MILLIS), _field("at_micros", ["null", MICROS], default=None)],
     ),
     "scale": (
         [_field("price", CENTS)],
         [_field("price", FINE)],
-        [_field("price", CENTS), _field("price_fine", FINE, default="")],
+        [_field("price", CENTS), _field("price_fine", ["null", FINE], default=None)],
     ),
     "union": (
         [_field("v", MAYBE, default=None)],
         [_field("v", [*MAYBE, "long"], default=None)],
-        [_field("v", MAYBE, default=None), _field("v2", [*MAYBE, "long"], default=None)],
+        [_field("v", MAYBE, default=None), _field("v2", ["null", "long"], default=None)],
+    ),
+    "mistyped-default": (
+        [ID],
+        [ID, _field("lid", "boolean", default="")],
+        [ID, _field("lid", "boolean", default=False)],
     ),
     "typing-error": ([ID], [_field("id", "lonng")], [ID]),
 }

@@ -182,6 +182,27 @@ def test_one_fault_is_reported_once_for_many_versions(work: Work) -> None:
     assert annotations[1] == "refused: 1 finding in 1 of 1 schema file"
 
 
+def test_rules_that_one_edit_satisfies_share_an_excerpt(work: Work) -> None:
+    """What is to be mended comes last, where a terminal still shows it."""
+    work.git("checkout", "-q", "main")
+    work.write("governance.toml", '[default]\npolicy = "warehouse"\n')
+    for name in ("alpha", "omega"):
+        work.write(f"{name}.avsc", event(ID, topic=name, name=name.title()))
+    work.commit()
+    work.git("checkout", "-q", "-B", "change")
+    work.write("alpha.avsc", event({"name": "id", "type": "int"}, topic="alpha", name="Alpha"))
+    more = {"name": "more", "type": "int", "default": 0}
+    work.write("omega.avsc", event(ID, more, topic="omega", name="Omega"))
+    found = check(SCHEMAS, ["git:main"])
+    text = render(found, "text")
+    assert [one.finding.rule for one in found.findings] == ["HW002", "HW201"]
+    assert text.count("--> schemas/alpha.avsc") == 1
+    assert text.count("= fix: ") == 1
+    heads = [line.partition(":")[0] for line in text.splitlines() if line.startswith("error[")]
+    assert heads == ["error[HW002]", "error[HW201]"]
+    assert text.index("pass  omega-value") < text.index("refused  alpha-value")
+
+
 def test_a_pass_has_every_form(work: Work) -> None:
     passed = check(SCHEMAS, ["git:main"])
     assert all(render(passed, form) for form in FORMATS)

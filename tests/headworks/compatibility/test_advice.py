@@ -172,28 +172,37 @@ def _restore(new: Json, old: Json, path: str, _found: re.Match[str]) -> None:
 
 def _add_beside(new: Json, old: Json, path: str, found: re.Match[str]) -> None:
     fields, last = _fields(new, path)
-    beside = {**_field(new, path), "name": f"{last}_new"}
-    kinds = {"float": 0.0, "int": 0, "string": "", "long": 0, "bytes": ""}
-    type_ = beside["type"]
-    kind = type_ if isinstance(type_, str) else type_["type"] if isinstance(type_, dict) else None
-    if kind == "fixed":
-        type_["name"] += "New"
-        beside["default"] = "\0" * type_["size"]
-    elif kind is None:
-        beside["default"] = None
+    type_ = _field(new, path)["type"]
+    if "..." in found.string:  # a type with a name is not written out
+        written = ["null", {**type_, "name": f"{type_['name']}New"}]
     else:
-        beside["default"] = kinds[kind]
+        written, _ = json.JSONDecoder().raw_decode(found.string[found.end() :])
+        assert found.string.endswith('and "default": null')
     _restore(new, old, path, found)
-    fields.append(beside)
+    fields.append({"name": f"{last}_new", "type": written, "default": None})
+
+
+def _keep_and_add(new: Json, old: Json, path: str, found: re.Match[str]) -> None:
+    one = _field(new, path, found[1])
+    one.pop("aliases")
+    one["default"], _ = json.JSONDecoder().raw_decode(found.string[found.end() :])
+    fields, _ = _fields(new, path)
+    fields[:0] = [one for one in old["fields"] if one["name"] not in [f["name"] for f in fields]]
+
+
+def _restore_with_default(new: Json, old: Json, path: str, found: re.Match[str]) -> None:
+    _restore(new, old, path, found)
+    one = _field(new, path)
+    one.pop("aliases", None)
+    one["default"], _ = json.JSONDecoder().raw_decode(found.string[found.end() :])
 
 
 def _keep_symbols(new: Json, old: Json, path: str, _found: re.Match[str]) -> None:
     _field(new, path)["type"]["symbols"] = _field(old, path)["type"]["symbols"]
 
 
-def _default_symbol(new: Json, _old: Json, path: str, _found: re.Match[str]) -> None:
-    type_ = _field(new, path)["type"]
-    type_["default"] = type_["symbols"][0]
+def _default_symbol(new: Json, _old: Json, path: str, found: re.Match[str]) -> None:
+    _field(new, path)["type"]["default"] = found[1]
 
 
 def _allow_null(new: Json, old: Json, path: str, _found: re.Match[str]) -> None:
@@ -226,22 +235,22 @@ PHRASES: list[tuple[str, Mend]] = [
     ("^flatten it to the depth", _keep_as_text),
     (r'add "type": \["null", .* and "default": null', _make_nullable),
     ('add "aliases": \\["(.+?)"\\]', _add_alias),
-    ('keep the name "(.+?)"(?!, without the alias: consumers)', _keep_name),
-    ('^keep "(.+?)": consumers', _restore),
-    ('^keep the name "(.+?)", without the alias: consumers', _keep_renamed),
-    (
-        "^keep (the type|precision|the logical type|bytes|the size|that branch|the branches)",
-        _restore,
-    ),
+    ('keep the name "([^"]+)"(?!, without the alias, with)', _keep_name),
+    ('or keep that field, and add "(.+?)" beside it, with "default": ', _keep_and_add),
+    ('If it is new, add "default": ', _add_default),
+    ('^keep "(.+?)", with "type"', _restore),
+    ('^keep ".+?", with .* To remove it later, add "default": ', _restore_with_default),
+    ('^keep the name "(.+?)", without the alias, with', _keep_renamed),
+    (r"^keep (the size \d+|that branch|the branches)", _restore),
     ("^keep (int|long|float|double|string|bytes|decimal|array|map)", _restore),
-    ("^keep the type, and add", _restore),
-    ("add a new (?:string )?field", _add_beside),
-    ("keep th(?:is|ese) symbols?", _keep_symbols),
-    ('give Color a "default" symbol', _default_symbol),
+    (r"^keep \[", _restore),
+    ('add a new field with "type": ', _add_beside),
+    ('^keep "[^"]+"(?:, or add|$)', _keep_symbols),
+    ('add "default": "(.+?)" \\(or another symbol\\) to the enum itself', _default_symbol),
     ("^add a symbol only when", _keep_symbols),
     ("^allow null", _allow_null),
     ("^do not let the value become null", _restore),
-    ("^do not add a branch", _restore),
+    ("^do not add it to the union", _restore),
     ('drop the alias "(.+?)" of "(.+?)"', _drop_alias),
     ('remove the aliases of "(.+?)"', _remove_aliases),
     ('^give (?:the field|"(.+?)") another name', _other_name),
@@ -268,6 +277,74 @@ def test_a_followed_fix_is_not_refused_again(old: Json, new: Json, policy: Polic
 def test_each_change_is_refused_by_some_policy() -> None:
     for name, old, new in CHANGES:
         assert any(refusals(new, old, level, Policy.WAREHOUSE) for level in LEVELS), name
+
+
+def test_a_name_of_an_older_version_is_not_to_be_kept() -> None:
+    """Neither way of the usual advice is open: the last version has no such field to keep."""
+    had = record(ID, f("home", record(f("size"), f("lid", "boolean"), name="Home")))
+    has_not = record(ID, f("home", record(f("size"), name="Home")))
+    again = record(ID, f("home", record(f("size"), f("lid", "string", default=""), name="Home")))
+    history = [Version(n, parse(json.dumps(one))) for n, one in enumerate([had, has_not], 1)]
+    for level in (Level.BACKWARD_TRANSITIVE, Level.FULL_TRANSITIVE):
+        for policy in Policy:
+            found = check_level(parse(json.dumps(again)), history, level, policy)
+            of_type = [one for one in found if one.rule in ("HW002", "HW201")]
+            assert of_type
+            for one in of_type:
+                assert one.fix.startswith('give the new field another name: "lid"')
+    renamed = copy.deepcopy(again)
+    _field(renamed, "home.lid")["name"] = "lid_text"
+    assert not check_level(
+        parse(json.dumps(renamed)), history, Level.BACKWARD_TRANSITIVE, Policy.WAREHOUSE
+    )
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        lambda type_: {"type": "array", "items": type_},
+        lambda type_: {"type": "map", "values": type_},
+        lambda type_: ["null", {"type": "array", "items": ["null", type_]}],
+    ],
+)
+def test_a_name_inside_items_and_values_is_found(inner: Callable[[Json], Json]) -> None:
+    """It is in the last version, so it can be kept; and the new field is not of the list's type."""
+    versions = [
+        record(f("all", inner(record(f("n", kind), name="One")))) for kind in ("long", "int")
+    ]
+    history = [Version(n, parse(json.dumps(versions[0]))) for n in (1, 2)]
+    found = check_level(parse(json.dumps(versions[1])), history, Level.FULL_TRANSITIVE)
+    assert {one.fix for one in found if one.rule == "HW002"} == {
+        'keep long, or add a new field with "type": ["null", "int"] and "default": null'
+    }
+
+
+def test_a_new_type_of_items_is_not_written_out() -> None:
+    new, old = (record(f("all", {"type": "array", "items": kind})) for kind in ("int", "long"))
+    (found,) = refusals(new, old, Level.BACKWARD, Policy.AVRO)
+    assert found.fix.startswith('keep long, or add a new field, with "null" first in its type')
+
+
+def test_an_empty_default_is_no_decimal() -> None:
+    """Java makes a number of its bytes, of which there must be one."""
+    decimal = logical("bytes", "decimal", precision=9, scale=2)
+    for default, rules in (("", ["HW103"]), ("\0", [])):
+        new = record(ID, f("price", decimal, default=default))
+        found = refusals(new, record(ID), Level.BACKWARD, Policy.STRICT)
+        assert [one.rule for one in found] == rules
+        assert not refusals(new, record(ID), Level.BACKWARD, Policy.AVRO)
+
+
+def test_a_wrong_default_is_answered_with_a_right_one() -> None:
+    with pytest.raises(SchemaError) as raised:
+        parse(json.dumps(record(f("lid", "boolean", default=""))))
+    assert raised.value.fix == "give a default of the field's type, such as false"
+    decimal = logical("bytes", "decimal", precision=9, scale=2)
+    with pytest.raises(SchemaError) as raised:
+        parse(json.dumps(record(f("price", decimal, default=0))))
+    assert str(raised.value.fix).startswith(
+        'give a default of the field\'s type, such as "\\u0000"'
+    )
 
 
 def test_defaults_are_written_out_whole() -> None:

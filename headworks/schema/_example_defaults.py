@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from typing import Final
+from uuid import UUID
 
 from headworks.schema._model import (
     Array,
@@ -16,6 +17,7 @@ from headworks.schema._model import (
     Fixed,
     Json,
     MapType,
+    Primitive,
     Record,
     Schema,
     Union,
@@ -33,6 +35,7 @@ _ZEROS: Final[dict[str, Json]] = {
     "string": "",
     "bytes": "",
 }
+_ZEROS_OF_LOGICAL: Final[dict[str, Json]] = {"decimal": "\0", "uuid": str(UUID(int=0))}
 
 
 class _NoExampleError(Exception):
@@ -68,6 +71,9 @@ def _value(schema: Schema, around: tuple[int, ...], left: list[int]) -> Json:
         return schema.default or schema.symbols[0]
     if isinstance(schema, Fixed):
         return "\0" * schema.size
+    if isinstance(schema, Primitive) and schema.logical is not None:
+        # Zero bytes are no decimal in Java, and an empty text no UUID.
+        return _ZEROS_OF_LOGICAL.get(schema.logical.name, _ZEROS[schema.kind])
     if isinstance(schema, Record):
         inside = (*around, id(schema))
         return {one.name: _value(one.type, inside, left) for one in schema.fields}
