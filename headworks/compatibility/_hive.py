@@ -30,7 +30,7 @@ from headworks.compatibility._columns import (
     type_problem,
 )
 from headworks.compatibility._finding import Finding
-from headworks.compatibility._new_fields import default_member, new_field_of
+from headworks.compatibility._new_fields import default_member, json_type, new_field_of
 from headworks.compatibility._rules import RULES
 from headworks.compatibility._wording import type_name
 from headworks.schema._model import (
@@ -84,7 +84,7 @@ class _TableEvolution:
         stack: list[tuple[str, Schema, Schema]] = [("", new, old)]
         while stack:
             path, mine, theirs = stack.pop()
-            mine, theirs = one_type(mine), one_type(theirs)
+            mine, written, theirs = one_type(mine), theirs, one_type(theirs)
             if (id(mine), id(theirs)) in self.seen:
                 continue
             self.seen.add((id(mine), id(theirs)))
@@ -109,7 +109,7 @@ class _TableEvolution:
                 else:
                     yield self._union(path, mine, theirs)
             else:
-                yield from self._column(path, mine, theirs)
+                yield from self._column(path, mine, theirs, written)
             stack.extend(reversed(below))
 
     def _struct(self, path: str, new: Record, old: Record) -> Iterator[Finding]:
@@ -157,8 +157,10 @@ class _TableEvolution:
             message = f'"{one.name}" renames "{renamed[0]}" by an alias, and a Hive table cannot '
             message += f'rename a column: a new column "{one.name}" would stand beside a dead '
             message += f'column "{renamed[0]}" that keeps the old rows'
-            fix = f'keep the name "{renamed[0]}", without the alias; or keep that field, and add '
-            fix += f'"{one.name}" beside it, with {default_member(one)} and without the alias'
+            was = json_type(old.by_name[renamed[0]].type)
+            fix = f'keep the name "{renamed[0]}", without the alias; or keep "{renamed[0]}", with '
+            fix += f'"type": {was}, and add "{one.name}" beside it, with {default_member(one)} and '
+            fix += "without the alias"
             if any(f.name == renamed[0] for f in new.fields):
                 fix = f'remove the aliases of "{one.name}", and give it a default'
             yield self._finding("HW205", path, one, old, message, fix)
@@ -224,21 +226,23 @@ class _TableEvolution:
                 stack += [(branch, False) for branch in reversed(node.branches)]
         return None
 
-    def _column(self, path: str, new: Schema, old: Schema) -> Iterator[Finding]:
+    def _column(self, path: str, new: Schema, old: Schema, was: Schema) -> Iterator[Finding]:
+        """Problems of one column; `was` is the old type as it is written, perhaps with a null."""
         if isinstance(new, Union) or isinstance(old, Union):
             message = f"the column is {shape(old)} {self._old} and would become {shape(new)}: "
             message += "a union of several types is a struct, and no column becomes one or stops "
             message += "being one"
-            fix = f"keep {type_name(old)}, or {new_field_of(new)}"
+            fix = f"keep the type {json_type(was)}, and {new_field_of(new)}"
             if isinstance(new, Union):
                 more = tuple(one for one in branches(new) if shape(one) != shape(old))
+                may_be = "" if isinstance(was, Union) else ", with or without null"
                 rest = new_field_of(Union(more, new.pointer))
-                fix = f"keep {type_name(old)}, alone or with null, and {rest}"
+                fix = f"keep the type {json_type(was)}{may_be}, and {rest}"
             yield self._finding("HW204", path, new, old, message, fix)
         elif not _readable(old, new):
             message = f"the column is {_both_names(old)} in the files written {self._old}, and "
             message += f"Parquet readers cannot give it as {_both_names(new)}"
-            fix = f"keep {type_name(old)}, or {new_field_of(new)}"
+            fix = f"keep the type {json_type(was)}, and {new_field_of(new)}"
             yield self._finding("HW201", path, new, old, message, fix)
 
     def _union(self, path: str, new: Union, old: Union) -> Finding:

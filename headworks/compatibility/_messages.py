@@ -50,7 +50,7 @@ def changed_meaning(sides: Sides, reader: Schema, writer: Schema, rule: str, why
 def _kept_or_beside(sides: Sides, reader: Schema, writer: Schema) -> str:
     """Advise to keep the old type, or to add a field of the new one."""
     kept, new = (writer, reader) if sides.proposed_reads else (reader, writer)
-    return f"keep {type_name(kept)}, or {new_field_of(new)}"
+    return f"keep the type {json_type(kept)}, and {new_field_of(new)}"
 
 
 def name_mismatch(sides: Sides, reader: Named, writer: Named) -> Reason:
@@ -70,7 +70,7 @@ def fixed_size_mismatch(sides: Sides, reader: Fixed, writer: Fixed) -> Reason:
     message = f"{sides.cannot_read}: {simple_name(writer.name)} has {writer.size} bytes there and "
     message += f"{reader.size} {sides.here}"
     kept, new = (writer, reader) if sides.proposed_reads else (reader, writer)
-    fix = f"keep the size {kept.size}, or {new_field_of(new)}, and give its type another name"
+    fix = f"keep the size {kept.size}, and {new_field_of(new)}, and give its type another name"
     return Reason("HW004", message, fix, f"{reader.pointer}/size", f"{writer.pointer}/size")
 
 
@@ -121,14 +121,15 @@ def _missing_default_fix(sides: Sides, mine: Field, old: Field | None, renamed: 
         name = f'the name "{mine.name}", without the alias' if renamed else f'"{mine.name}"'
         return (
             f'keep {name}, with "type": {json_type(mine.type)}: old consumers need it. To remove '
-            f"it later, add {default_member(mine)} to it now, and wait until no version in use "
-            "is without that"
+            f"it later, first add {default_member(mine)} to it in a version of its own; at a "
+            "transitive level, no earlier version may then be left"
         )
     add = f'add {default_member(mine)} to "{mine.name}"'
     if old is not None and sides.has_table:
         return (
-            f'if it is the new name of "{old.name}", keep the name "{old.name}": a table cannot '
-            f"rename a column, and a default would hide the old values. If it is new, {add}"
+            f'if it is the new name of "{old.name}", keep "{old.name}", with "type": '
+            f"{json_type(old.type)}, instead of it or beside it. A table cannot rename a column, "
+            f"and a default alone would hide the old values. If it is new or beside it, {add}"
         )
     if old is not None:
         return (

@@ -190,6 +190,12 @@ def _keep_and_add(new: Json, old: Json, path: str, found: re.Match[str]) -> None
     fields[:0] = [one for one in old["fields"] if one["name"] not in [f["name"] for f in fields]]
 
 
+def _keep_beside(new: Json, old: Json, path: str, found: re.Match[str]) -> None:
+    _field(new, path)["default"], _ = json.JSONDecoder().raw_decode(found.string[found.end() :])
+    fields, _ = _fields(new, path)
+    fields.append(_field(old, found[1]))
+
+
 def _restore_with_default(new: Json, old: Json, path: str, found: re.Match[str]) -> None:
     _restore(new, old, path, found)
     one = _field(new, path)
@@ -236,14 +242,14 @@ PHRASES: list[tuple[str, Mend]] = [
     (r'add "type": \["null", .* and "default": null', _make_nullable),
     ('add "aliases": \\["(.+?)"\\]', _add_alias),
     ('keep the name "([^"]+)"(?!, without the alias, with)', _keep_name),
-    ('or keep that field, and add "(.+?)" beside it, with "default": ', _keep_and_add),
-    ('If it is new, add "default": ', _add_default),
+    ('or keep ".+", with "type": .+, and add "(.+?)" beside it, with "default": ', _keep_and_add),
+    ('if it is the new name of "[^"]+", keep "([^"]+)", with', _keep_name),
+    ('if it is the new name of "([^"]+)", keep .* beside it, add "default": ', _keep_beside),
+    ('If it is new(?: or beside it)?, add "default": ', _add_default),
     ('^keep "(.+?)", with "type"', _restore),
-    ('^keep ".+?", with .* To remove it later, add "default": ', _restore_with_default),
+    ('^keep ".+?", with .* To remove it later, first add "default": ', _restore_with_default),
     ('^keep the name "(.+?)", without the alias, with', _keep_renamed),
-    (r"^keep (the size \d+|that branch|the branches)", _restore),
-    ("^keep (int|long|float|double|string|bytes|decimal|array|map)", _restore),
-    (r"^keep \[", _restore),
+    (r"^keep (the type|the size \d+|that branch|the branches)", _restore),
     ('add a new field with "type": ', _add_beside),
     ('^keep "[^"]+"(?:, or add|$)', _keep_symbols),
     ('add "default": "(.+?)" \\(or another symbol\\) to the enum itself', _default_symbol),
@@ -315,14 +321,16 @@ def test_a_name_inside_items_and_values_is_found(inner: Callable[[Json], Json]) 
     history = [Version(n, parse(json.dumps(versions[0]))) for n in (1, 2)]
     found = check_level(parse(json.dumps(versions[1])), history, Level.FULL_TRANSITIVE)
     assert {one.fix for one in found if one.rule == "HW002"} == {
-        'keep long, or add a new field with "type": ["null", "int"] and "default": null'
+        'keep the type "long", and add a new field with "type": ["null", "int"] and "default": null'
     }
 
 
 def test_a_new_type_of_items_is_not_written_out() -> None:
     new, old = (record(f("all", {"type": "array", "items": kind})) for kind in ("int", "long"))
     (found,) = refusals(new, old, Level.BACKWARD, Policy.AVRO)
-    assert found.fix.startswith('keep long, or add a new field, with "null" first in its type')
+    assert found.fix.startswith(
+        'keep the type "long", and add a new field, with "null" first in its type'
+    )
 
 
 def test_an_empty_default_is_no_decimal() -> None:
