@@ -27,6 +27,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from headworks._registry.operations.response_bodies import DEFAULT_FORMAT
 from headworks._registry.service import bodies, dependencies, guard, parameters
 from headworks._registry.worker_pools import WorkerPool
 
@@ -57,6 +58,8 @@ async def _version_of_difference(request: Request, parameter: inspect.Parameter)
 
 
 async def _response_format(request: Request, _parameter: inspect.Parameter) -> object:
+    if not request.scope["query_string"]:
+        return DEFAULT_FORMAT
     query = request.query_params
     return await parameters.response_format(
         query.get("format", ""), query.get("referenceFormat", ""), query.getlist("findTags")
