@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hadoop_loader._iceberg.catalog_url import PROPERTY_PREFIX
 from tests.interop import maven
 
 _POM = Path(__file__).with_name("iceberg.xml")
@@ -22,11 +24,16 @@ def jars() -> list[Path]:
     return maven.fetch(_POM, "iceberg", "Iceberg's runtime")
 
 
-def spark_conf(folder: Path) -> Path:
-    """A folder for SPARK_CONF_DIR whose settings have Iceberg on the class path."""
+def spark_conf(folder: Path, *more: Path, properties: Mapping[str, str] | None = None) -> Path:
+    """A folder for SPARK_CONF_DIR, with Iceberg and `more` jars on the class path.
+
+    `properties` are those of the catalog, beside its URL.
+    """
     folder.mkdir()
-    settings = f"spark.driver.extraClassPath {jars()[0].parent}/*\n"
-    folder.joinpath("spark-defaults.conf").write_text(settings, encoding="utf-8")
+    places = [f"{jars()[0].parent}/*", *map(str, more)]
+    settings = [f"spark.driver.extraClassPath {':'.join(places)}"]
+    settings += [f"{PROPERTY_PREFIX}{name} {value}" for name, value in (properties or {}).items()]
+    folder.joinpath("spark-defaults.conf").write_text("\n".join(settings), encoding="utf-8")
     return folder
 
 

@@ -33,6 +33,12 @@ def fetch(pom: Path, name: str, label: str) -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
+def postgresql_driver() -> list[Path]:
+    """PostgreSQL's driver for Java."""
+    pom = Path(__file__).with_name("postgresql.xml")
+    return fetch(pom, "postgresql-jdbc", "PostgreSQL's JDBC driver")
+
+
 def bound() -> list[str]:
     """What to run a command with so that the kernel ends it with its parent (Linux)."""
     setpriv = shutil.which("setpriv")

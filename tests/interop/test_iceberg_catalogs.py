@@ -1,98 +1,98 @@
-"""The kinds of Iceberg catalogs beside JDBC: a REST server, and a Hive metastore."""
+"""The kinds of Iceberg catalogs beside SQLite.
+
+REST: Iceberg's own handlers. A Hive metastore and PostgreSQL: their own servers. AWS Glue: as moto
+has it, reached by Iceberg's own client for AWS.
+"""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hadoop_loader import WarehouseConfig
-from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
-from hadoop_loader._fetch.messages import FetchedMessage
-from hadoop_loader._fetch.position import RewindPosition
-from hadoop_loader._operations.compact import Compaction
-from hadoop_loader._operations.drop import Drop
-from hadoop_loader._operations.erase import Erase, EraseCondition
-from hadoop_loader._operations.load import Load
-from hadoop_loader._operations.rewind import Rewind
 from hadoop_loader._spark.session import start_session, stop_session
-from tests.hadoop_loader.test_loading import DAY, V1, V2, Killed, click, killer
-from tests.interop import iceberg
-from tests.interop.published import Published
+from tests.interop import iceberg, maven, s3
+from tests.interop.published import Published, change_everything
 from tests.interop.rest_catalog import rest_catalog
+from tests.registry.postgresql import running_cluster
 from tests.soak.hive import metastore
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(600)]
 
-
-@pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    folder = tmp_path_factory.mktemp("catalogs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_CONF_DIR", str(iceberg.spark_conf(folder / "conf")))
-        spark = start_session(WarehouseConfig(data_dir=folder, bootstrap="", registry=""))
-        yield spark
-        stop_session(spark)
+_GLUE_POM = Path(__file__).with_name("glue.xml")
 
 
-@pytest.fixture(params=["rest", pytest.param("hive", marks=pytest.mark.minutes)])
-def catalog(request: pytest.FixtureRequest, session: Any, tmp_path: Path) -> Iterator[str]:
-    if request.param == "rest":
-        with rest_catalog(session, tmp_path) as url:
-            yield url
-    else:
-        (tmp_path / "hive").mkdir()
-        with metastore(tmp_path / "hive") as url:
-            yield url
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder, and what ends with the test: servers, a session, and variables."""
+
+    folder: Path
+    opened: ExitStack
+    patch: pytest.MonkeyPatch
+
+    def session(self, *jars: Path, properties: dict[str, str] | None = None) -> Any:
+        """Start a session with further jars, and with properties of the catalog."""
+        conf = iceberg.spark_conf(self.folder / "conf", *jars, properties=properties)
+        self.patch.setenv("SPARK_CONF_DIR", str(conf))
+        session = start_session(WarehouseConfig(data_dir=self.folder, bootstrap="", registry=""))
+        self.opened.callback(stop_session, session)
+        return session
 
 
-def static_table(location: str) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from pyiceberg.table import StaticTable
-
-        return StaticTable.from_metadata(location)
+def rest(place: Place) -> tuple[Any, str]:
+    session = place.session()
+    return session, place.opened.enter_context(rest_catalog(session, place.folder))
 
 
-def test_every_change_reaches_the_catalog(catalog: str, session: Any, tmp_path: Path) -> None:
-    published = Published(session, tmp_path, catalog)
-    world = published.world
+def hive(place: Place) -> tuple[Any, str]:
+    (place.folder / "hive").mkdir()
+    url = place.opened.enter_context(metastore(place.folder / "hive"))
+    return place.session(), url
 
-    def rows() -> list[tuple[int, str | None]]:
-        return sorted((row["n"], row.get("how")) for row in read("clicks"))
 
-    def read(table: str) -> list[dict[str, Any]]:
-        location = published.location(table)
-        assert location is not None
-        return iceberg.pyiceberg_rows(static_table(location))
+def postgresql(place: Place) -> tuple[Any, str]:
+    cluster = place.opened.enter_context(running_cluster())
+    user, _, address = cluster.new_store().removeprefix("postgresql://").partition("@")
+    session = place.session(*maven.postgresql_driver(), properties={"jdbc.user": user})
+    return session, f"jdbc:postgresql://{address}"
 
-    world.register("clicks", V1)
-    for n in range(4):
-        click(world, n, n % 2 * DAY)
-        published.load()
-    assert rows() == [(n, None) for n in range(4)]
-    messages = world.log.topics["clicks"][0]
-    for key in (b"2", b"9"):  # of messages that are no rows
-        messages.append(FetchedMessage(0, len(messages), DAY, key, b"?"))
-    click(world, 4, schema=V2, schema_id=world.register("clicks", V2))
-    with pytest.raises(Killed):
-        Load(published.context(on_step=killer("publishing"))).run()
-    published.load()
-    wanted: list[tuple[int, str | None]] = [*((n, "mouse") for n in range(4)), (4, "touch")]
-    assert rows() == wanted
-    Compaction(published.context(), min_small_files=2).run()
-    Rewind(published.context()).run("clicks", RewindPosition.parse("earliest"))
-    assert rows() == wanted
-    Erase(published.context()).run(EraseCondition.parse("n = 2"))
-    assert rows() == [one for one in wanted if one[0] != 2]
-    published.load(now=lambda: 9000.0)  # the replaced files are removed, after their snapshots
-    assert rows() == [one for one in wanted if one[0] != 2]
-    (bad,) = read(QUARANTINE_TABLE)
-    assert (bad["key"], bad["value"], bad["_topic_partition"]) == (b"9", b"?", 0)
-    assert bad["_timestamp"].date().isoformat() == "1970-01-02"
-    world.log.topics.pop("clicks")
-    Drop(published.context()).run("clicks")
-    assert published.location("clicks") is None
+
+def glue(place: Place) -> tuple[Any, str]:
+    """The files are local, so another class than Glue's default reads and writes them."""
+    aws = place.opened.enter_context(s3.start(place.folder))
+    s3.configure(place.patch, aws)
+    session = place.session(
+        *maven.fetch(_GLUE_POM, "glue", "Iceberg's client for AWS"),
+        properties={
+            "glue.endpoint": aws.url,
+            "client.region": "us-east-1",
+            "io-impl": "org.apache.iceberg.hadoop.HadoopFileIO",
+        },
+    )
+    return session, "glue"
+
+
+KINDS: list[Callable[[Place], tuple[Any, str]]] = [rest, hive, postgresql, glue]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    with ExitStack() as opened:
+        yield Place(tmp_path, opened, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.minutes if kind is not rest else ()) for kind in KINDS],
+    ids=lambda kind: kind.__name__,
+)
+def test_every_change_reaches_the_catalog(
+    kind: Callable[[Place], tuple[Any, str]], place: Place
+) -> None:
+    session, url = kind(place)
+    change_everything(Published(session, place.folder, url))

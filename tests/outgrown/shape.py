@@ -36,7 +36,6 @@ from tests.outgrown.servers import Server
 from tests.registry import postgresql
 from tests.soak.hive import METASTORE_SETTINGS, write_site
 
-_DRIVER_POM = Path(__file__).with_name("postgresql.xml")
 _SPARK_HOME = Path(pyspark.__file__).parent
 _WORKERS = 2
 _DATANUCLEUS = "org.datanucleus"
@@ -154,7 +153,7 @@ class _Started:
         }
         folder = {"hive.metastore.warehouse.dir": f"file://{conf}/managed"}
         write_site(conf / "hive-site.xml", {**METASTORE_SETTINGS, **database, **folder})
-        jars = maven.fetch(_DRIVER_POM, "postgresql-jdbc", "PostgreSQL's JDBC driver")
+        jars = maven.postgresql_driver()
         before = os.pathsep.join([str(conf), str(hadoop), *map(str, jars)])
         _make_metastore_tables(conf, database, before)
         main = ("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port))
