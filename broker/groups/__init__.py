@@ -6,10 +6,11 @@ KIP-848, in which the broker assigns.
 
 from headworks._broker.groups.assignors import ASSIGNORS
 from headworks._broker.groups.config import GROUP_CONFIGS, checked, default_of
-from headworks._broker.groups.consumer_group import ConsumerGroup, ConsumerGroupTimes
+from headworks._broker.groups.consumer_group import ConsumerGroup
 from headworks._broker.groups.consumer_members import (
     ConsumerAnswer,
     ConsumerGroupMember,
+    ConsumerGroupTimes,
     ConsumerHeartbeat,
     SubscribableTopics,
     TopicShape,

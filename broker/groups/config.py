@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from headworks._broker.groups.consumer_group import ConsumerGroupTimes
+from headworks._broker.groups.consumer_members import ConsumerGroupTimes
 
 SESSION = "consumer.session.timeout.ms"
 HEARTBEAT = "consumer.heartbeat.interval.ms"

@@ -23,7 +23,6 @@ Rules:
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from headworks._broker.groups.assignors import (
     ASSIGNORS,
@@ -39,6 +38,7 @@ from headworks._broker.groups.consumer_members import (
     ConsumerAnswer,
     ConsumerGroupMember,
     ConsumerGroupState,
+    ConsumerGroupTimes,
     ConsumerHeartbeat,
     MemberState,
     SubscribableTopics,
@@ -49,15 +49,6 @@ from headworks._kafka.error_codes import ErrorCode
 
 _MAX_AT_ONCE = 500  # partitions; the target of more is not computed for every change
 _PAUSE_SECONDS = 0.0001  # after a target was computed, for each of its partitions
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupTimes:
-    """Times of the protocol, in seconds."""
-
-    session: float = 45.0  # of silence, after which a member is removed
-    interval: float = 3.0  # between heartbeats
-    waiting_interval: float = 0.5  # between heartbeats while it waits for partitions
 
 
 class ConsumerGroup:
@@ -137,7 +128,9 @@ class ConsumerGroup:
         changed = self._update(member, beat)
         self.subscribe(now, member, topics, changed=changed)
         before = member.assigned
-        self.reconcile(now, member, beat.owned)
+        self.reconcile(now, member, beat.owned, has_answer=not beat.is_full)
+        if beat.owned is not None:
+            member.reported = beat.owned
         member.deadline = now + self.times.session
         waits = member.state is MemberState.UNRELEASED or self.epoch > self.target_epoch
         return ConsumerAnswer(
@@ -208,6 +201,7 @@ class ConsumerGroup:
         member.instance_id = instance_id
         member.epoch = member.previous_epoch = 0
         member.state, member.act_by = MemberState.STABLE, None
+        member.reported = NOTHING
         if instance_id is not None:
             self._instances[instance_id] = member_id
         return member
@@ -338,11 +332,16 @@ class ConsumerGroup:
         self.target_epoch = self.epoch
 
     def reconcile(
-        self, now: float, member: ConsumerGroupMember, owned: frozenset[OwnedPartition] | None
+        self,
+        now: float,
+        member: ConsumerGroupMember,
+        owned: frozenset[OwnedPartition] | None,
+        *,
+        has_answer: bool,
     ) -> None:
-        """Move a member towards its target. `owned` is what it reads; None: it does not say."""
+        """Move a member towards its target; see `ConsumerGroupMember.has_revoked`."""
         if member.state is MemberState.UNREVOKED:
-            if owned is None or owned & member.revoking:
+            if not (has_answer and member.has_revoked(owned)):
                 return
             self._own(member, member.assigned, NOTHING)
         elif member.state is MemberState.STABLE and member.epoch == self.target_epoch:
@@ -350,7 +349,7 @@ class ConsumerGroup:
         wanted = self.target.get(member.member_id, NOTHING)
         kept = member.assigned & wanted
         revoking = member.assigned - kept
-        if revoking and (owned is None or owned & revoking):
+        if revoking and (member.classic is None or owned is None or owned & revoking):
             self._own(member, kept, revoking)
             member.state = MemberState.UNREVOKED
             member.act_by = now + member.rebalance_timeout

@@ -62,6 +62,15 @@ class SubscribableTopics(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerGroupTimes:
+    """Times of the protocol, in seconds."""
+
+    session: float = 45.0  # of silence, after which a member is removed
+    interval: float = 3.0  # between heartbeats
+    waiting_interval: float = 0.5  # between heartbeats while it waits for partitions
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
     """A ConsumerGroupHeartbeat request. None: as in the last heartbeat. Times are in seconds."""
 
@@ -133,6 +142,7 @@ class ConsumerGroupMember:
     state: MemberState = MemberState.STABLE
     assigned: frozenset[OwnedPartition] = NOTHING  # that it was told to read
     revoking: frozenset[OwnedPartition] = NOTHING  # that it must confirm to have stopped reading
+    reported: frozenset[OwnedPartition] = NOTHING  # that it last said to read
     deadline: float = 0.0  # when its session times out
     act_by: float | None = None  # when it must have revoked, joined again, or synced
     classic: ClassicSupport | None = None  # if it speaks the classic protocol
@@ -146,6 +156,16 @@ class ConsumerGroupMember:
     def owned(self) -> frozenset[OwnedPartition]:
         """The partitions that nobody else may get."""
         return self.assigned | self.revoking
+
+    def has_revoked(self, owned: frozenset[OwnedPartition] | None) -> bool:
+        """Return whether it has stopped reading what it must, by a heartbeat after our answer.
+
+        `owned` is what it reads; None: as it said last. A member that may have missed the answer
+        may still start to read what an earlier one gave it, also if it does not read that yet.
+        """
+        if owned is None:
+            return self.reported == self.assigned
+        return not owned & self.revoking
 
     @property
     def order(self) -> str:

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from headworks._broker.groups.config import times_of
-from headworks._broker.groups.consumer_group import ConsumerGroup, ConsumerGroupTimes
+from headworks._broker.groups.consumer_group import ConsumerGroup
 from headworks._broker.groups.consumer_members import (
     JOINING_EPOCH,
     ConsumerAnswer,
+    ConsumerGroupTimes,
     ConsumerHeartbeat,
     SubscribableTopics,
     refused_heartbeat,
@@ -159,6 +160,7 @@ class GroupCoordinator:
         generation: int,
         assignments: Mapping[str, bytes],
         reply: SyncCallback,
+        topics: SubscribableTopics,
         *,
         protocol_type: str | None = None,
         protocol: str | None = None,
@@ -181,7 +183,9 @@ class GroupCoordinator:
             )
             self.changed(group)
         else:
-            synced = sync_mixed(group, now, *member, protocol_type=protocol_type, protocol=protocol)
+            synced = sync_mixed(
+                group, now, *member, topics, protocol_type=protocol_type, protocol=protocol
+            )
             reply(synced)
             self._after_heartbeat(group)
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from headworks._broker.groups.assignors import OwnedPartition
-from headworks._broker.groups.consumer_group import ConsumerGroup, ConsumerGroupTimes
+from headworks._broker.groups.consumer_group import ConsumerGroup
 from headworks._broker.groups.consumer_members import (
     NOTHING,
     ClassicSupport,
     ConsumerGroupMember,
+    ConsumerGroupTimes,
     MemberState,
     SubscribableTopics,
 )
@@ -70,7 +71,8 @@ def join_mixed(
     if member.state is not MemberState.UNREVOKED:
         member.act_by = None
     group.subscribe(now, member, topics, changed=changed)
-    group.reconcile(now, member, _with_ids(subscription.owned, topics))
+    owned = _with_ids(subscription.owned, topics)
+    group.reconcile(now, member, owned, has_answer=True)
     protocol = join.protocols[0][0]
     return JoinResponse(ErrorCode.NONE, member_id, member.epoch, CONSUMERS, protocol)
 
@@ -81,11 +83,16 @@ def sync_mixed(
     member_id: str,
     instance_id: str | None,
     generation: int,
+    topics: SubscribableTopics,
     *,
     protocol_type: str | None,
     protocol: str | None,
 ) -> SyncResponse:
-    """Handle SyncGroup: return the partitions that the member was given when it joined."""
+    """Handle SyncGroup: return the partitions that the member was given when it joined.
+
+    It reads them by the names of their topics. If a topic was recreated since, the name means
+    partitions that others may have, so the member must join again.
+    """
     error = _member_error(group, member_id, instance_id, generation)
     if error:
         return SyncResponse(error)
@@ -95,6 +102,7 @@ def sync_mixed(
     if protocol_type not in (None, CONSUMERS) or protocol not in (None, chosen):
         return SyncResponse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     member.deadline = now + member.classic.session_timeout
+    group.subscribe(now, member, topics, changed=False)
     if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED:
         _must_rejoin(group, member, now)
         return SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS)

@@ -121,6 +121,7 @@ async def sync_group(node: Node, request: Request) -> Fields:
         message.generation_id,
         {a.member_id: bytes(a.assignment) for a in message.assignments},
         _settle(done),
+        VisibleTopics(node, request),
         protocol_type=getattr(message, "protocol_type", None),
         protocol=getattr(message, "protocol_name", None),
     )

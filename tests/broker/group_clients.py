@@ -228,7 +228,13 @@ class Classic:
             self._synced = []
             self._ids_then = {name: t.topic_id for name, t in self.rig.topics.topics.items()}
             self.rig.coordinator.sync(
-                GROUP, self.name, self.instance_id, self.generation, plan, self._synced.append
+                GROUP,
+                self.name,
+                self.instance_id,
+                self.generation,
+                plan,
+                self._synced.append,
+                self.rig.topics,
             )
         elif joined.error != ErrorCode.REBALANCE_IN_PROGRESS:
             self.expel()

@@ -118,6 +118,57 @@ def test_an_answer_that_was_lost_is_given_again() -> None:
     assert (one.error, one.epoch, len(one.owned)) == (ErrorCode.NONE, 2, 2)
 
 
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_a_partition_that_a_slow_member_may_still_start_to_read_is_not_free(lost: int) -> None:
+    """It was given three, reads none yet, and does not hear that it shall have fewer."""
+    rig = Rig(a=3)
+    slow, other = (Native(rig, name, frozenset("a")) for name in ("slow", "other"))
+    slow.step(reconciles=False)
+    other.step()
+    for _ in range(lost):
+        slow.step(lost=True, reconciles=False)
+        other.step()
+    slow.reconcile()  # what it was given first
+    assert not slow.reads & other.reads
+    settle(rig, slow, other)
+    assert shares(slow, other) == [2, 1]
+
+
+def test_a_member_that_says_nothing_new_confirms_by_that() -> None:
+    """A library says what it reads when that changes. Here it has not begun, and never will."""
+    rig = Rig(a=2)
+    one = Native(rig, "one", frozenset("a"))
+    one.step(reconciles=False)
+    one.topics, one.full = frozenset({"none"}), True
+    one.step(reconciles=False)
+    assert len(group_of(rig).owners) == 2, "it may have missed this answer"
+    silent = ConsumerHeartbeat(one.name, one.epoch)
+    assert rig.coordinator.consumer_heartbeat(GROUP, silent, rig.topics).error == ErrorCode.NONE
+    assert not group_of(rig).owners
+
+
+def test_a_classic_member_is_not_told_to_read_a_topic_that_was_recreated_since() -> None:
+    """It reads by name: the partitions of the new topic, which the other member gets."""
+    rig = Rig(b=2)
+    native, classic = (
+        Native(rig, "n", frozenset("b")),
+        Classic(rig, frozenset("b"), cooperative=False),
+    )
+    settle(rig, native, classic)
+    assert shares(native, classic) == [1, 1]
+    classic.is_in = False
+    classic.step()  # it joins
+    rig.topics.set("b", None)
+    rig.topics.set("b", 2)
+    classic.step()  # it syncs
+    classic.step()
+    native.step()
+    native.step()
+    assert not native.reads & classic.reads
+    settle(rig, native, classic)
+    assert shares(native, classic) == [1, 1]
+
+
 def test_a_member_of_another_epoch_is_fenced_and_joins_again() -> None:
     rig = Rig(t=4)
     one = Native(rig, "one", frozenset({"t"}))
