@@ -124,7 +124,8 @@ def _subject(one: SubjectVerdict, style: Style, fixes: Mapping[str, str | None])
     lines = [group for group in groups if group[0].finding.rule in LINT_RULES]
     if not lines or len(lines) < len(groups):
         yield from _changed(one, style)
-    for cluster in _clusters(group for group in groups if group not in lines):
+    located = [group for group in groups if group[0].finding.rule not in LINT_RULES]
+    for cluster in _clusters(located):
         yield ""
         yield from _findings(cluster, style)
     if len(lines) < len(groups):

@@ -124,13 +124,14 @@ def _shortened(text: str) -> str:
 
 def has_path(schema: Schema, path: str) -> bool:
     """Return whether a schema has a field at the path of a finding, such as `stops[].place`."""
-    nodes = [schema]
+    nodes = {id(schema): schema}
     for name in re.split(r"[.\[\]{}]+", path.rstrip("[]{}")):
-        nodes = [
+        fields = [
             node.by_name[name].type
-            for node in _inside(nodes)
+            for node in _inside(nodes.values())
             if isinstance(node, Record) and name in node.by_name
         ]
+        nodes = {id(one): one for one in fields}  # recursive types meet again at every step
     return bool(nodes)
 
 

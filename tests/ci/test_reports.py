@@ -183,7 +183,7 @@ def test_one_fault_is_reported_once_for_many_versions(work: Work) -> None:
 
 
 def test_rules_that_one_edit_satisfies_share_an_excerpt(work: Work) -> None:
-    """What is to be mended comes last, where a terminal still shows it."""
+    """The terminal still shows the end: the refused subjects."""
     work.git("checkout", "-q", "main")
     work.write("governance.toml", '[default]\npolicy = "warehouse"\n')
     for name in ("alpha", "omega"):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headworks.compatibility import Finding, Level, Policy, Version, check_level
+from headworks.compatibility._wording import has_path
 from headworks.errors import SchemaError
 from headworks.schema import parse
 
@@ -323,6 +324,15 @@ def test_a_name_inside_items_and_values_is_found(inner: Callable[[Json], Json]) 
     assert {one.fix for one in found if one.rule == "HW002"} == {
         'keep the type "long", and add a new field with "type": ["null", "int"] and "default": null'
     }
+
+
+def test_a_path_through_recursive_types_is_followed_at_once() -> None:
+    """Without care, the types to look at would double with each of its names."""
+    a = record(f("next", ["acme.B", "acme.A"]), name="A")
+    b = record(f("next", ["acme.A", "acme.B"]), f("end"), name="B")
+    schema = parse(json.dumps(record(f("next", [{**a, "fields": [f("next", [b, "acme.A"])]}]))))
+    assert has_path(schema, ".".join(["next"] * 200 + ["end"]))
+    assert not has_path(schema, ".".join(["next"] * 200 + ["start"]))
 
 
 def test_a_new_type_of_items_is_not_written_out() -> None:
