@@ -226,7 +226,10 @@ def _constant(value: ConstantValue, length: int) -> Array:
     type_ = arrow_type(value.type)
     if value.value is None:
         return pa.nulls(length, type_)
-    return pa.repeat(pa.scalar(_arrow_value(value.value, value.type), type_), length)
+    one = pa.array([_arrow_value(value.value, value.type)], type_)
+    if pa.types.is_nested(type_):  # to repeat a map takes a hundred times as long as to take it
+        return one.take(pa.repeat(scalar(0), length))
+    return pa.repeat(one[0], length)
 
 
 def _arrow_value(value: Any, type_: ColumnType) -> Any:
