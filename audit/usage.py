@@ -18,8 +18,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from headworks.registry_client import SubjectVersion
+
+DEPRECATED = "deprecated"  # the metadata property by which a version is deprecated, with the reason
 _DAY_MS = 86_400_000
 _CONSUMER = "consumer:"
 LOADER = "hadoop"
@@ -173,6 +177,18 @@ class SubjectUsage:
             **users,
             unknown_readers=None if unknown is None else tuple(map(str, unknown)),
         )
+
+
+def deprecations(marked: Mapping[int, str], history: Sequence[SubjectVersion]) -> dict[int, str]:
+    """Return the deprecated versions of a history by number, each with the reason.
+
+    `marked` are those that the settings of the subject mark.
+    """
+    found = {
+        one.version: marked.get(one.version) or one.properties.get(DEPRECATED, "")
+        for one in history
+    }
+    return {version: reason for version, reason in found.items() if reason}
 
 
 def subject_usage(

@@ -14,14 +14,19 @@ from functools import lru_cache
 from headworks._audit.store import AuditStore
 from headworks._audit.store.evidence import last_hole
 from headworks._audit.store.schema_uses import schema_uses
-from headworks._audit.usage import KnownVersion, ReadingGroup, SubjectUsage, subject_usage
+from headworks._audit.usage import (
+    KnownVersion,
+    ReadingGroup,
+    SubjectUsage,
+    deprecations,
+    subject_usage,
+)
 from headworks.errors import HeadworksError, RefusedError, SchemaError, UsageError
 from headworks.registry_client import RegistryClient, SubjectVersion
 from headworks.schema import governance_of, parse, topic_of
 from headworks.schema._canonical import fingerprint
 
 _log = logging.getLogger(__name__)
-DEPRECATED = "deprecated"  # the metadata property by which a version is deprecated, with the reason
 _KEY_SUFFIX = "-key"
 _KEPT_FINGERPRINTS = 2_000  # of texts of some KB
 
@@ -53,7 +58,7 @@ def read_usage(
             fix="headworks schema list shows the subjects",
         )
     topics = topics_of(subject, history)
-    deprecated = registry.deprecated_versions(subject)
+    deprecated = deprecations(registry.deprecated_versions(subject), history)
     readers: Sequence[ReadingGroup] | None = None
     if ask_readers is not None:
         try:
@@ -65,7 +70,7 @@ def read_usage(
         [
             KnownVersion(
                 *(one.version, one.id),
-                deprecated.get(one.version) or one.properties.get(DEPRECATED, ""),
+                deprecated.get(one.version, ""),
                 _fingerprint(one, registry),
             )
             for one in history

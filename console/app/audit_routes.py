@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from headworks._console.app.commands import headworks
@@ -25,11 +22,6 @@ from headworks._console.views.checks import (
     topics_check,
 )
 from headworks._console.views.health import health_page
-from headworks.errors import UsageError
-
-if TYPE_CHECKING:
-    from headworks._audit.usage import ReadingGroup
-    from headworks._audit.usage_reader import AskReaders
 
 _DEFAULT_TIER = "hadoop"
 # Where the commands of a page ask, unless it is where they do anyway.
@@ -122,51 +114,6 @@ def window(request: PageRequest) -> Page:
     view = window_page(found, request.sources.now_ms(), _patience_ms(request))
     command = headworks(request.sources, "audit", "explain", names=(topic, iso(start)), at=_AUDIT)
     return Page("window.html", f"{topic} {iso(start)}", view, command)
-
-
-def usage(request: PageRequest) -> Page:
-    """Show who writes and reads each version of a subject."""
-    subject, sources = request.name("subject"), request.sources
-    found = None
-    if request.visibility.subject(subject):
-        history = sources.histories(subject, deleted=True)
-        with suppress(UsageError):  # the registry does not have it
-            found = sources.audits.usage(sources.registry, subject, history, _readers(request))
-    if found is None or not all(map(request.visibility.topic, found.topics)):
-        raise PageNotFoundError(
-            f"nobody has counted messages of a subject {subject!r}",
-            fix="headworks audit run keeps the counts; producers of the SDK send them",
-        )
-    unknown = tuple(filter(request.visibility.group, found.unknown_readers or ()))
-    if found.unknown_readers is not None:
-        hidden = len(found.unknown_readers) - len(unknown)
-        others = (f"{hidden} hidden groups",) if hidden else ()
-        found = replace(found, unknown_readers=(*unknown, *others))
-    command = headworks(request.sources, "schema", "usage", names=(subject,), at=_AUDIT)
-    return Page("usage.html", f"Usage of {subject}", found, command)
-
-
-def _readers(request: PageRequest) -> AskReaders:
-    """Return a function that returns the groups of topics, as they were read last.
-
-    Before the first reading, it asks the broker: the gate takes an unknown reader as a user.
-    """
-
-    def ask(topics: Collection[str]) -> Sequence[ReadingGroup]:
-        from headworks._audit.usage import ReadingGroup
-        from headworks._audit.usage_reader import group_readers
-
-        groups = request.sources.groups.latest.value
-        if groups is None:
-            at = request.sources.endpoints
-            return group_readers(at.bootstrap, at.zookeeper)(topics)
-        return [
-            ReadingGroup(topic, name, groups.rows[name].group.active)
-            for topic in topics
-            for name in groups.by_topic.get(topic, ())
-        ]
-
-    return ask
 
 
 def _patience_ms(request: PageRequest) -> int:

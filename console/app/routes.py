@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from headworks._console.app.audit_routes import audit, audits, home, usage, window
+from headworks._audit.usage import deprecations
+from headworks._console.app.audit_routes import audit, audits, home, window
 from headworks._console.app.chart_routes import charts, charts_of_group, span_of
 from headworks._console.app.commands import gate_command, headworks
 from headworks._console.app.dead_letter_routes import dead_letters
@@ -20,6 +21,7 @@ from headworks._console.app.page import Page
 from headworks._console.app.reader_names import has_hidden_readers, readers_for
 from headworks._console.app.request import PageNotFoundError, PageRequest
 from headworks._console.app.search_routes import search_everything
+from headworks._console.app.usage_routes import known_usage, usage
 from headworks._console.views.groups import group_list, group_page
 from headworks._console.views.schema import schema_page, subject_list
 from headworks._console.views.topics import topic_list
@@ -92,6 +94,7 @@ def schema(request: PageRequest) -> Page:
     if before is None:
         before = older[-1] if older else None
     client = request.sources.registry
+    used = known_usage(request, subject, history)
     view = schema_page(
         history,
         {
@@ -104,6 +107,12 @@ def schema(request: PageRequest) -> Page:
         consumers=readers_for(request, topic_of(subject)),
         hidden_consumers=has_hidden_readers(request, topic_of(subject)),
         producers=_producers(request, topic_of(subject)),
+        usage=used,
+        deprecated=(
+            deprecations(client.deprecated_versions(subject), history)
+            if used is None
+            else {one.version: one.deprecated for one in used.versions if one.deprecated}
+        ),
     )
     names = tuple(f"{subject}:{one}" for one in (before, shown) if one is not None)
     verb = "show" if before is None else "diff"

@@ -97,7 +97,7 @@ class AuditReader:
         registry: RegistryClient,
         subject: str,
         history: Sequence[SubjectVersion],
-        ask_readers: AskReaders,
+        ask_readers: AskReaders | None,
     ) -> SubjectUsage | None:
         """Return who uses which version of a subject's history, or None without a store."""
         store = self._opened()

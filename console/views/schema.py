@@ -7,10 +7,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from headworks._audit.usage import SubjectUsage
 from headworks._ci.verdict import DownstreamConsumer
 from headworks._console.sources.field_paths import dotted_paths, walk_fields
 from headworks._console.sources.subjects import SubjectsSnapshot
 from headworks._console.views.paging import ListQuery, list_page
+from headworks._console.views.version_users import VersionUsers, version_users
 from headworks._console.views.visibility import CanSee
 from headworks.errors import HeadworksError
 from headworks.registry_client import Compatibility, SubjectVersion
@@ -133,12 +135,19 @@ class FieldLine:
 
 @dataclass(frozen=True, slots=True)
 class VersionLine:
-    """A version in the list; `changes` counts its changes to the version before."""
+    """A version in the list; `changes` counts its changes to the version before.
+
+    `writers` and `readers` count the programs that use it (None: nobody knows). `deprecated` is the
+    reason, or "" for a version that is not.
+    """
 
     version: int
     schema_id: int
     registered_ms: int | None
     changes: int | None
+    writers: int | None
+    readers: int | None
+    deprecated: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +163,7 @@ class SchemaChange:
 
 @dataclass(frozen=True, slots=True)
 class SchemaPage:
-    """Everything that the page of a subject shows."""
+    """Everything that the page of a subject shows. `users` is None if no audit is known."""
 
     subject: str
     topic: str | None
@@ -175,6 +184,8 @@ class SchemaPage:
     hidden_consumers: bool
     producers: tuple[str, ...]
     problem: str | None
+    deprecated: str
+    users: VersionUsers | None
 
 
 def schema_page(
@@ -187,9 +198,11 @@ def schema_page(
     consumers: Sequence[DownstreamConsumer],
     hidden_consumers: bool,
     producers: Sequence[str],
+    usage: SubjectUsage | None,
+    deprecated: Mapping[int, str],
 ) -> SchemaPage:
     """Return the page of a subject. `history` is oldest first; `texts` are complete schemas by
-    version.
+    version. `usage` is None if no audit is known.
     """
     shown, problem = _parsed(texts[version])
     record = shown if isinstance(shown, Record) else None
@@ -209,7 +222,7 @@ def schema_page(
         _owner(record),
         str(compatibility.level),
         str(compatibility.policy),
-        tuple(_version_lines(recent, parsed)),
+        tuple(_version_lines(recent, parsed, usage, deprecated)),
         tuple(field_lines(shown, {v: one for v, one in parsed.items() if v <= version})),
         tuple(changes_between(old, shown)) if compared and old and shown else (),
         tuple(text_diff(texts[before], texts[version])) if before is not None else (),
@@ -218,6 +231,8 @@ def schema_page(
         hidden_consumers,
         tuple(producers),
         problem,
+        deprecated.get(version, ""),
+        version_users(usage, version),
     )
 
 
@@ -263,14 +278,29 @@ def _owner(record: Record | None) -> str | None:
 
 
 def _version_lines(
-    history: Sequence[SubjectVersion], parsed: Mapping[int, Schema | None]
+    history: Sequence[SubjectVersion],
+    parsed: Mapping[int, Schema | None],
+    usage: SubjectUsage | None,
+    deprecated: Mapping[int, str],
 ) -> Iterator[VersionLine]:
     last: Schema | None = None
     lines = []
+    used = {one.version: one for one in usage.versions} if usage and usage.since else {}
     for one in history:
         schema = parsed[one.version]
         count = len(differences(last, schema)) if last is not None and schema is not None else None
-        lines.append(VersionLine(one.version, one.id, one.registered_ms, count))
+        users = used.get(one.version)
+        lines.append(
+            VersionLine(
+                one.version,
+                one.id,
+                one.registered_ms,
+                count,
+                len(users.written_by) if users else None,
+                len(users.read_by) if users else None,
+                deprecated.get(one.version, ""),
+            )
+        )
         last = schema
     yield from reversed(lines)
 
