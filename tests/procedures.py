@@ -1,4 +1,4 @@
-"""The commands of docs/backup.md, run as an operator would: in order, in a shell."""
+"""The commands of the documentation, run as an operator would: in order, in a shell."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-_PAGE = Path(__file__).parent.parent / "docs" / "backup.md"
+_DOCS = Path(__file__).parent.parent / "docs"
 _HEADING = re.compile(r"^##+ (.*)$", re.MULTILINE)
 _BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def commands_of(heading: str) -> list[str]:
+def commands_of(heading: str, page: str = "backup.md") -> list[str]:
     """The blocks of commands between a heading and the next one, whatever its level."""
-    text = _PAGE.read_text(encoding="utf-8")
+    text = (_DOCS / page).read_text(encoding="utf-8")
     places = [(found.group(1), found.end()) for found in _HEADING.finditer(text)]
     ((start, end),) = [
         (place, following)

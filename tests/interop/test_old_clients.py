@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import platform
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from headworks._server.child_process import Service
-from tests.interop import maven
+from tests.interop import maven, wheels
 from tests.interop.programs import create
 
 pytestmark = pytest.mark.contract
@@ -23,24 +20,6 @@ _DEADLINE_SECONDS = 180
 _X86_LINUX = (sys.platform, platform.machine()) == ("linux", "x86_64")
 # the wheels of that time are of another Python
 _FOR_36 = ("--python-version", "36", "--abi", "cp36m", "--platform", "manylinux1_x86_64")
-
-
-def fetch(name: str, *options: str) -> Path:
-    """Return a folder with a package of PyPI, which a cache keeps; its hash is in the project."""
-    wanted = _FOLDER / f"{name}.txt"
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headworks"
-    folder = home / f"{name}-{hashlib.sha256(wanted.read_bytes()).hexdigest()[:8]}"
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.is_dir():
-            with tempfile.TemporaryDirectory(dir=home) as temporary:
-                target = Path(temporary) / "package"
-                pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-                which = ("--no-deps", "--only-binary=:all:", "--require-hashes", "-r", str(wanted))
-                run([sys.executable, *pip, *options, *which, "--target", str(target)])
-                target.rename(folder)
-    return folder
 
 
 def run(command: list[str], **environment: str) -> str:
@@ -74,7 +53,9 @@ def test_java_0_11_writes_reads_commits_aborts_and_is_fenced(
 @pytest.mark.skipif(not _X86_LINUX, reason="its library was built for Linux on x86-64 only")
 def test_librdkafka_0_11_writes_and_reads_in_a_group(broker: Service) -> None:
     create(broker.address, "old-librdkafka", partitions=1)
-    [library] = fetch("librdkafka", *_FOR_36).glob("confluent_kafka/.libs/librdkafka.so*")
+    [library] = wheels.fetch(_FOLDER / "librdkafka.txt", *_FOR_36).glob(
+        "confluent_kafka/.libs/librdkafka.so*"
+    )
     program = [sys.executable, "-m", "tests.interop.old.librdkafka"]
     found = run(
         [*program, str(library), broker.address, "old-librdkafka"],
@@ -86,6 +67,7 @@ def test_librdkafka_0_11_writes_and_reads_in_a_group(broker: Service) -> None:
 
 
 def test_kafka_python_1_4_writes_and_reads_in_a_group(broker: Service) -> None:
-    package, program = fetch("kafka-python"), _FOLDER / "kafka_python.py"
+    package = wheels.fetch(_FOLDER / "kafka-python.txt")
+    program = _FOLDER / "kafka_python.py"
     found = run([sys.executable, str(program), str(package), broker.address, "old-kafka-python"])
     assert found.split() == ["None-0", "None-1", "None-2", "gzip-0", "gzip-1", "gzip-2"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -82,3 +83,12 @@ class Server:
     def last_words(self) -> str:
         """Return the end of its log."""
         return self.log.read_text(encoding="utf-8", errors="replace")[-4000:]
+
+
+def listens(port: int) -> bool:
+    """Return whether something listens on this port of loopback."""
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True

@@ -11,7 +11,6 @@ data nodes.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -32,7 +31,7 @@ from tests.interop import maven
 from tests.outgrown.hdfs_nodes import HdfsNodes
 from tests.outgrown.kafka_nodes import NODES, KafkaNodes
 from tests.outgrown.network import network, possible
-from tests.outgrown.servers import Server
+from tests.outgrown.servers import Server, listens
 from tests.registry import postgresql
 from tests.soak.hive import METASTORE_SETTINGS, write_site
 
@@ -184,7 +183,7 @@ class _Started:
             "PYSPARK_PYTHON": sys.executable,
         }
         log = self._folder / f"{name}.log"
-        server = Server(name, command, log, partial(_listens, port), {**spark, **(env or {})})
+        server = Server(name, command, log, partial(listens, port), {**spark, **(env or {})})
         self._stack.callback(server.kill)
         server.launch()
         server.wait()
@@ -231,11 +230,3 @@ def _lists_subjects(url: str) -> bool:
             return bool(answer.status == 200)
     except OSError:
         return False
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
-    except OSError:
-        return False
-    return True
