@@ -35,7 +35,12 @@ from tests.procedures import commands_of
 from tests.soak.hive import metastore
 from tests.tools import needs
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900), needs("javac")]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.minutes,
+    pytest.mark.timeout(900),
+    needs("javac"),
+]
 
 (START,) = commands_of("A HiveServer2 for many users", "hadoop_loader.md")
 ADA, BOB = USERS["ada"], USERS["bob"]
