@@ -43,8 +43,8 @@ def connect(address: str, *, database: str = "default") -> Iterator[Any]:
     """Open a PyHive connection to the HiveServer2 at `address` (HOST:PORT), and close it
     afterwards.
 
-    Raises UnreachableError if there is no server or it stops, and QueryError if the database
-    cannot be used.
+    Raises UnreachableError if there is no server, if it asks for a login, or if it stops, and
+    QueryError if the database cannot be used.
     """
     from pyhive import hive
     from pyhive.exc import Error
@@ -56,11 +56,18 @@ def connect(address: str, *, database: str = "default") -> Iterator[Any]:
     transport = TTransport.TBufferedTransport(transport_socket)
     try:
         socket.create_connection((host, port), 5).close()
-        connection = hive.connect(thrift_transport=transport, database=database)
-    except (OSError, TTransport.TTransportException) as error:
+    except OSError as error:
         raise UnreachableError(
             f"no HiveServer2 answers at {address}: {error}",
             fix="start one with `headworks load run --serve HOST:PORT`",
+        ) from None
+    try:
+        connection = hive.connect(thrift_transport=transport, database=database)
+    except (OSError, TTransport.TTransportException) as error:
+        raise UnreachableError(
+            f"the server at {address} answers no client without a login: {error}",
+            fix="use PyHive or beeline if it asks for passwords (docs/hadoop_loader.md); "
+            "otherwise give the address of `headworks load run --serve`",
         ) from None
     except Error as error:
         raise QueryError(

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -245,6 +246,7 @@ def test_a_metastore_s_folder_that_cannot_be_written_is_named(
 
 _DRIVER = """
 import os, signal, sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from hadoop_loader._config import WarehouseConfig
 from hadoop_loader._spark.session import start_session, stop_session
@@ -314,6 +316,24 @@ def test_an_address_is_host_and_port(text: str) -> None:
 def test_no_server_is_unreachable() -> None:
     with pytest.raises(UnreachableError, match=r"no HiveServer2 answers at 127.0.0.1:1:"):
         query("127.0.0.1:1", "SELECT 1")
+
+
+@pytest.mark.e2e
+def test_a_server_that_wants_a_login_is_not_said_to_be_away() -> None:
+    """As HiveServer2 with passwords does, it closes a connection that does not log in."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def refuse() -> None:
+            for _ in range(2):
+                client, _address = server.accept()
+                client.close()
+
+        port = server.getsockname()[1]
+        with ThreadPoolExecutor(1) as pool:
+            refusing = pool.submit(refuse)
+            with pytest.raises(UnreachableError, match="answers no client without a login"):
+                query(f"127.0.0.1:{port}", "SELECT 1")
+            refusing.result()
 
 
 @pytest.mark.e2e

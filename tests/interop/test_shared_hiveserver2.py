@@ -201,6 +201,7 @@ def test_beeline_is_refused(
 def test_our_command_is_refused(shared: Shared) -> None:
     done = shared.headworks("sql", "SELECT 1", "--hive", f"127.0.0.1:{shared.port}")
     assert (done.returncode, done.stdout) == (3, ""), done.stderr
+    assert "answers no client without a login" in done.stderr
 
 
 def test_an_open_session_sees_each_load(shared: Shared) -> None:
