@@ -353,6 +353,8 @@ class RegistryClient:
             fix = self._transport.credentials.fix
         elif status == 403:
             fix = "ask the owner of the registry's file of grants (`--access`) for that role"
+        elif code in (_NO_SUBJECT, _NO_VERSION):
+            fix = "`headworks schema list` shows the subjects and their versions"
         return RefusedError(
             f"{self.url} refused ({code}): {message}", status=status, code=code, fix=fix
         )

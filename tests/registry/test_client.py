@@ -54,6 +54,7 @@ def test_register_look_up_and_read(client: RegistryClient) -> None:
     with pytest.raises(RefusedError) as absent:
         client.version(subject, 7)
     assert (absent.value.status, absent.value.code) == (404, 40402)
+    assert absent.value.fix == "`headworks schema list` shows the subjects and their versions"
 
 
 def test_refusals_carry_findings(client: RegistryClient) -> None:
