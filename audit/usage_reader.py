@@ -42,11 +42,13 @@ def read_usage(
     *,
     history: Sequence[SubjectVersion] | None = None,
     as_of: int | None = None,
+    fingerprints: bool = True,
 ) -> SubjectUsage:
     """Return the usage of a subject, soft-deleted versions included.
 
     `history` has all versions (None: they are read from the registry). `as_of` is when the store
-    was up to date, in ms since 1970 (None: now). Raises UsageError if the registry has no such
+    was up to date, in ms since 1970 (None: now). Without `fingerprints`, no version is parsed, and
+    none is found by its content. Raises UsageError if the registry has no such
     subject, and UnreachableError if it or the store does not answer.
     """
     if history is None:
@@ -71,7 +73,7 @@ def read_usage(
             KnownVersion(
                 *(one.version, one.id),
                 deprecated.get(one.version, ""),
-                _fingerprint(one, registry),
+                _fingerprint(one, registry) if fingerprints else "",
             )
             for one in history
         ],

@@ -31,7 +31,7 @@ def usage(request: PageRequest) -> Page:
     subject, found = request.name("subject"), None
     if request.visibility.subject(subject):
         history = request.sources.histories(subject, deleted=True)
-        found = _usage(request, subject, history, _readers(request))
+        found = _usage(request, subject, history, _readers(request), fingerprints=True)
     if found is None:
         raise PageNotFoundError(
             f"nobody has counted messages of a subject {subject!r}",
@@ -49,7 +49,7 @@ def known_usage(
         return None
     ask = None if request.sources.groups.latest.value is None else _readers(request)
     try:
-        return _usage(request, subject, history, ask)
+        return _usage(request, subject, history, ask, fingerprints=False)
     except UnreachableError:  # said by the state of the audit, beside what is known without it
         return None
 
@@ -59,12 +59,16 @@ def _usage(
     subject: str,
     history: Sequence[SubjectVersion],
     ask_readers: AskReaders | None,
+    *,
+    fingerprints: bool,
 ) -> SubjectUsage | None:
     """Return the usage that the principal may see; None without counts, or a topic to see."""
     sources, visibility = request.sources, request.visibility
     found = None
     with suppress(UsageError):  # the registry does not have it
-        found = sources.audits.usage(sources.registry, subject, history, ask_readers)
+        found = sources.audits.usage(
+            sources.registry, subject, history, ask_readers, fingerprints=fingerprints
+        )
     if found is None or not all(map(visibility.topic, found.topics)):
         return None
     unknown = found.unknown_readers

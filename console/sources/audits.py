@@ -98,8 +98,13 @@ class AuditReader:
         subject: str,
         history: Sequence[SubjectVersion],
         ask_readers: AskReaders | None,
+        *,
+        fingerprints: bool,
     ) -> SubjectUsage | None:
-        """Return who uses which version of a subject's history, or None without a store."""
+        """Return who uses which version of a subject's history, or None without a store.
+
+        To parse a long history for its `fingerprints` takes seconds.
+        """
         store = self._opened()
         if store is None:
             return None
@@ -109,7 +114,15 @@ class AuditReader:
         with _database_errors():
             # Without a reconciler that keeps it, nobody knows how old the store is.
             as_of = read_until(store)
-            return read_usage(store, registry, subject, ask_readers, history=history, as_of=as_of)
+            return read_usage(
+                store,
+                registry,
+                subject,
+                ask_readers,
+                history=history,
+                as_of=as_of,
+                fingerprints=fingerprints,
+            )
 
     def topic(self, topic: str) -> TopicAudit | None:
         """Return one topic, window by window, or None without a store."""
