@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from headworks._server.security.users import new_secret, write_users
 from headworks.registry_client import RegistryClient
 from tests.audit.test_usage import DAY, add, increment, read, wrote
 from tests.console.fetch import Fetch
+from tests.console.test_guarded import credentials
 from tests.registry.conftest import start_registry
 from tests.waiting import until
 
@@ -58,7 +58,7 @@ def test_a_hidden_group_is_neither_named_nor_denied(tmp_path: Path) -> None:
         places += ["--bootstrap", "127.0.0.1:1", "--users", str(users), "--access", str(access)]
         with child_process.start(["console", "start", "--listen", "127.0.0.1:0", *places]) as page:
             fetch = Fetch(page.url)
-            ada = {"Authorization": f"Basic {base64.b64encode(b'ada:ada-password').decode()}"}
+            ada = credentials("ada")
             on_page = "/schemas/t-value/versions"
             until(lambda: fetch(f"{on_page}.json", headers=ada).json["data"]["users"])
             for path in (on_page, f"{on_page}.json", "/schemas/t-value/usage"):

@@ -246,7 +246,6 @@ def test_a_metastore_s_folder_that_cannot_be_written_is_named(
 
 _DRIVER = """
 import os, signal, sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from hadoop_loader._config import WarehouseConfig
 from hadoop_loader._spark.session import start_session, stop_session
