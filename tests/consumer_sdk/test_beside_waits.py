@@ -147,12 +147,15 @@ def test_a_stop_ends_the_wait_for_a_slow_message(
 ) -> None:
     monkeypatch.setattr(_dispatch, "_WINDOW_FOR_EACH_CALL", 5)
     send(site, *[(f"user{number}", number) for number in range(30)], partition=0)
-    app, handled, may = app_of(site), list[int](), threading.Event()
+    app, handled = app_of(site), list[int]()
+    has_begun, may = threading.Event(), threading.Event()
 
     @app.on(site.one.Visit, concurrency=2)
     def handle(message: Message[Any]) -> None:
         if message.event.seconds == 0:
+            has_begun.set()
             may.wait(60)
+        has_begun.wait(60)  # a stop drops a message that a thread has taken, and not begun
         handled.append(message.event.seconds)
         if len(handled) == 9:
             app.stop()
