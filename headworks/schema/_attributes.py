@@ -33,6 +33,8 @@ _LOGICAL_BASE: Mapping[str, tuple[str, ...]] = {
 
 def properties(value: dict[str, Json], reserved: frozenset[str]) -> dict[str, Json]:
     """Return the attributes that Avro does not define, in their order."""
+    if value.keys() <= reserved:  # the usual case, quickly
+        return {}
     found = {k: v for k, v in value.items() if k not in reserved}
     for kept in found.values():
         if isinstance(kept, (dict, list)):

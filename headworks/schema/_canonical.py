@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from operator import is_
 from typing import cast
@@ -110,16 +110,16 @@ class _Printer:
         if isinstance(node, Primitive):
             if not node.props:
                 return [f'"{node.kind}"']
-            return [f'{{"type":"{node.kind}"', *self._props(node), "}"]
+            return [f'{{"type":"{node.kind}"{self._props(node)}}}']
         if isinstance(node, Union):
             parts: list[_Part] = ["["]
             for i, branch in enumerate(node.branches):
                 parts += [",", (branch, space)] if i else [(branch, space)]
             return [*parts, "]"]
         if isinstance(node, Array):
-            return ['{"type":"array","items":', (node.items, space), *self._props(node), "}"]
+            return ['{"type":"array","items":', (node.items, space), self._props(node) + "}"]
         if isinstance(node, MapType):
-            return ['{"type":"map","values":', (node.values, space), *self._props(node), "}"]
+            return ['{"type":"map","values":', (node.values, space), self._props(node) + "}"]
         if node.name in self.seen:
             return [_quote(self._reference(node.name, space))]
         self.seen.add(node.name)
@@ -148,7 +148,7 @@ class _Printer:
         else:
             parts += [',"fields":[', *self._fields(node.fields, space), "]"]
         aliases = [self._reference(alias, space) for alias in node.aliases]
-        return [*parts, *self._props(node), *self._aliases(aliases), "}"]
+        return [*parts, self._props(node), self._aliases(aliases), "}"]
 
     def _fields(self, fields: Iterable[Field], space: str) -> list[_Part]:
         """Return the fields with commas between them; shared ones in a row are one text."""
@@ -173,27 +173,31 @@ class _Printer:
         return one.printed
 
     def _parts_of_field(self, one: Field, space: str) -> list[_Part]:
-        parts: list[_Part] = [f'{{"name":{_quote(one.name)},"type":', (one.type, space)]
+        head = f'{{"name":{_quote(one.name)},"type":'
+        rest = ""
         if one.doc is not None and self.decoration:
-            parts.append(f',"doc":{_quote(one.doc)}')
+            rest += f',"doc":{_quote(one.doc)}'
         if one.has_default:
-            parts.append(f',"default":{_json(cast(Json, one.default))}')
+            rest += f',"default":{_json(cast(Json, one.default))}'
         if one.order not in (None, "ascending"):
-            parts.append(f',"order":{_quote(str(one.order))}')
-        return [*parts, *self._aliases(one.aliases), *self._props(one), "}"]
+            rest += f',"order":{_quote(str(one.order))}'
+        rest += self._aliases(one.aliases) + self._props(one) + "}"
+        if isinstance(one.type, Primitive) and not one.type.props:
+            return [f'{head}"{one.type.kind}"{rest}']
+        return [head, (one.type, space), rest]
 
-    def _aliases(self, aliases: Iterable[str]) -> list[_Part]:
+    def _aliases(self, aliases: Collection[str]) -> str:
+        if not aliases or not self.decoration:
+            return ""
         unique = list(dict.fromkeys(aliases))
-        if not unique or not self.decoration:
-            return []
         ordered = sorted(unique) if self.ordered else unique
-        return [f',"aliases":[{",".join(map(_quote, ordered))}]']
+        return f',"aliases":[{",".join(map(_quote, ordered))}]'
 
-    def _props(self, node: Schema | Field) -> list[_Part]:
-        if isinstance(node, Union):
-            return []
+    def _props(self, node: Primitive | Array | MapType | Named | Field) -> str:
+        if not node.props:
+            return ""
         items = sorted(node.props.items()) if self.ordered else node.props.items()
-        return [f",{_quote(key)}:{_json(value)}" for key, value in items]
+        return "".join(f",{_quote(key)}:{_json(value)}" for key, value in items)
 
     def _reference(self, name: str, around: str) -> str:
         space, _, simple = name.rpartition(".")

@@ -54,6 +54,7 @@ from headworks.schema._similar_type import similar_type
 MAX_DEPTH = 120
 # Fields read before, by pointer and packed JSON.
 SharedFields = MutableMapping[tuple[str, bytes], Field]
+_PRIMITIVES = frozenset(PRIMITIVES)
 _NAME = re.compile(r"[^\W\d]\w*\Z")
 # Attributes that Avro defines for any type: never kept as properties, as in Java.
 _NAMED_RESERVED = ("type", "name", "namespace", "doc", "aliases")
@@ -163,6 +164,8 @@ class _Parser:
                 f"types are nested more than {MAX_DEPTH} deep", pointer=at, rule="depth"
             )
         if isinstance(value, str):
+            if value in _PRIMITIVES:
+                return Primitive(value, None, {}, at)
             return self._named_or_primitive(value, namespace, {}, at)
         if isinstance(value, list):
             return self._union(value, namespace, at, depth)
@@ -174,7 +177,7 @@ class _Parser:
         if not isinstance(kind, str):
             fix = None if kind is None else "put the inner type in its place: no wrapper is needed"
             raise SchemaError("a type object needs a `type` that is a name", pointer=at, fix=fix)
-        if kind in PRIMITIVES:
+        if kind in _PRIMITIVES:
             return self._named_or_primitive(kind, namespace, properties(value, _RESERVED), at)
         if kind in ("record", "error"):
             return self._record(value, kind, namespace, at, depth)
@@ -316,11 +319,12 @@ class _Parser:
         order = value.get("order", "ascending")
         if not isinstance(order, str) or order.lower() not in _ORDERS:
             raise SchemaError(f"{quote(order)} is not a sort order", pointer=f"{at}/order")
+        aliases = string_list(value, "aliases", at)
         return Field(
             name,
             type_,
             default,
-            tuple(dict.fromkeys(string_list(value, "aliases", at))),
+            tuple(dict.fromkeys(aliases)) if aliases else (),
             text_attribute(value, "doc"),
             order.lower(),
             properties(value, _FIELD_RESERVED),
