@@ -23,8 +23,9 @@ from headworks._ci.source_map import SourceMap
 from headworks.errors import SchemaError, UsageError
 from headworks.schema import Record, Schema, governance_of, parse, subject_of
 from headworks.schema._governance import own_subject
+from headworks.schema._json_text import decode
 from headworks.schema._model import PRIMITIVES, EnumType, Fixed, Json, Named, named_types
-from headworks.schema._parse import SharedFields, decode
+from headworks.schema._parse import SharedFields
 
 # The folder of a warehouse in which the loader keeps commits and schemas.
 WAREHOUSE_METADATA: Final = "_headworks"

@@ -15,7 +15,7 @@ from itertools import chain
 
 from headworks._ci.repository import FileChange, Repository
 from headworks.errors import SchemaError
-from headworks.schema._parse import decode
+from headworks.schema._json_text import decode
 
 _SCHEMA_FILES = "*.avsc"
 

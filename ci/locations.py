@@ -12,7 +12,7 @@ from headworks._ci.source_map import Region, SourceMap
 from headworks._ci.verdict import LocatedFinding
 from headworks.compatibility import Finding
 from headworks.errors import SchemaError
-from headworks.schema._parse import without_comments
+from headworks.schema._json_text import without_comments
 
 
 def locate(

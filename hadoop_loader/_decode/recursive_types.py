@@ -40,8 +40,8 @@ from headworks.schema import (
     Union,
     parse,
 )
+from headworks.schema._json_text import decode
 from headworks.schema._model import PRIMITIVES
-from headworks.schema._parse import decode
 from headworks.schema._sensitive import sensitive_paths
 
 _MAX_CACHED_SCHEMAS = 10_000

@@ -12,10 +12,8 @@ Rules:
 
 from __future__ import annotations
 
-import json
 import marshal
 import re
-import sys
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import cast
@@ -32,6 +30,7 @@ from headworks.schema._attributes import (
 )
 from headworks.schema._canonical import structure_text
 from headworks.schema._defaults import check_default
+from headworks.schema._json_text import decode
 from headworks.schema._model import (
     NO_DEFAULT,
     PRIMITIVES,
@@ -61,10 +60,7 @@ _NAMED_RESERVED = ("type", "name", "namespace", "doc", "aliases")
 _RESERVED = frozenset((*_NAMED_RESERVED, "fields", "items", "values", "symbols", "size"))
 _ENUM_RESERVED = _RESERVED | {"default"}
 _FIELD_RESERVED = frozenset(("name", "type", "doc", "default", "order", "aliases"))
-_MAX_DIGITS = 4300  # of an integer; Python converts no longer ones
 _ORDERS = ("ascending", "descending", "ignore")
-# An unterminated string or comment extends to the end of the text: one pass is enough.
-_COMMENT = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|/\*.*?(?:\*/|\Z)|//[^\n]*', re.DOTALL)
 
 
 def parse(
@@ -90,59 +86,6 @@ def parse(
     value = decode(source) if isinstance(source, str) else source
     parser = _Parser(dict(references or {}), strict, shared, adds or not strict)
     return parser.schema(value, "", base, 0)
-
-
-def decode(text: str) -> Json:
-    """Decode schema text as JSON with comments; SchemaError if it is not."""
-    if not text.strip():
-        raise SchemaError("the schema is empty", rule="json")
-    try:
-        return _decode(text)
-    except RecursionError:
-        raise SchemaError("the schema is nested too deeply", rule="depth") from None
-    except ValueError as error:
-        bare = without_comments(text)
-        if bare != text:
-            return decode(bare)
-        fix = f'write "{text}", in quotes' if text in PRIMITIVES else None
-        raise SchemaError(f"the schema is not JSON: {error}", rule="json", fix=fix) from None
-
-
-def _decode(text: str) -> Json:
-    if sys.get_int_max_str_digits() == _MAX_DIGITS:
-        try:
-            return cast(Json, _FAST.decode(text))
-        except ValueError:
-            pass  # the other decoder has the better message
-    return cast(Json, json.loads(text, parse_constant=_no_constant, parse_int=integer))
-
-
-def integer(digits: str) -> int:
-    """Return an integer of a JSON text; ValueError if it has more digits than Python converts."""
-    if len(digits) > _MAX_DIGITS:
-        raise ValueError(
-            f"a number has {len(digits):,} digits, and at most {_MAX_DIGITS:,} are read"
-        )
-    return int(digits)
-
-
-def _no_constant(name: str) -> Json:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-# This decoder lets Python convert integers, which has the same limit unless somebody changed it.
-_FAST = json.JSONDecoder(parse_constant=_no_constant)
-
-
-def without_comments(text: str) -> str:
-    """Return the text with comments replaced by white space: every position stays."""
-    return _COMMENT.sub(_blank, text)
-
-
-def _blank(match: re.Match[str]) -> str:
-    """Return a comment as white space of the same size; a string stays."""
-    text = match.group()
-    return text if text[0] == '"' else re.sub(r"[^\n]", " ", text)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from headworks._registry.model import refusals
 from headworks._registry.model.refusals import ServiceError
 from headworks.errors import SchemaError
-from headworks.schema._parse import decode
+from headworks.schema._json_text import decode
 
 # A record in a record takes three levels of JSON; defaults and attributes take the rest.
 _JSON_LEVELS, _JSON_REST = 3, 50

@@ -23,7 +23,7 @@ from headworks._registry.service.openapi_bodies import (
     BODY_OF_SCHEMA,
     BODY_OF_TAGS,
 )
-from headworks.schema._parse import integer
+from headworks.schema._json_text import integer
 
 __all__ = [
     "BODY_OF_CONFIG",
