@@ -8,6 +8,7 @@ changes a table: a builder can be dropped, and leaves only texts in the store.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -29,7 +30,7 @@ from hadoop_loader._storage.staging import StagedFile
 # A table's statistics are set again when it has grown by so much. That costs the metastore some
 # 50 ms a table, and tables of the same age grow together: a commit measures a few, the next others.
 _STATISTICS_GROWTH = 1.25
-_MAX_MEASURED_TABLES = 8
+_MAX_MEASURED_TABLES = 4
 
 
 def default_partition_folder(table: str, day: str) -> str:
@@ -255,4 +256,5 @@ class CommitBuilder:
 
 def count_files_by_topic(files: Sequence[StagedFile], tables: Mapping[str, str]) -> dict[str, int]:
     """Count the files that each topic adds to its own table; `tables`: topic to files table."""
-    return {t: sum(f.topic == t and f.table == table for f in files) for t, table in tables.items()}
+    found = Counter((f.topic, f.table) for f in files)
+    return {topic: found[topic, table] for topic, table in tables.items()}

@@ -180,11 +180,11 @@ class CommitLog:
     def write_report(self, number: int, report: Mapping[str, Any]) -> None:
         """Write the report of an operation beside its commit."""
         path = self._path(number).with_suffix(".report")
-        write_atomically(path, json.dumps(report, indent=1), durable=False)
+        write_atomically(path, json.dumps(report), durable=False)
 
     def write_last_run(self, report: Mapping[str, Any]) -> None:
         """Replace the report of the last load, whether it committed or not."""
-        write_atomically(self._last_run, json.dumps(report, indent=1), durable=False)
+        write_atomically(self._last_run, json.dumps(report), durable=False)
 
     def last_run(self) -> dict[str, Any] | None:
         """Return the report of the last load, or None before the first."""

@@ -18,6 +18,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -165,11 +166,13 @@ class RollForward:
             attempt(QUARANTINE_TABLE, partial(define_quarantine, *self._place))
         self.on_step("views")
         known = set() if retry else _days_with_folders(commit, self.root)
-        self._rename_files(commit, self._left(commit, tables), known)
+        files = _files_by_table(commit)
+        self._rename_files(commit, {t: files[t] for t in self._left(commit, tables)}, known)
         self.on_step("renamed")
         lost = self.log.tables_to_restore()  # while they were held
         for table in sorted(self._left(commit, tables) - lost):
-            attempt(table, partial(self._register_partitions, commit, table, known))
+            days = {f.day for f in files[table] if (table, f.day) not in known}
+            attempt(table, partial(self._register_partitions, commit, table, days))
         for table in sorted(self._left(commit, tables) & lost):
             found = (one for one in commit.tables.values() if one.files_table == table)
             if self._restore_table(table, next(found, None), commit):
@@ -207,12 +210,16 @@ class RollForward:
             self.failures.errors[table] = self.failures.errors[min(failed)]
         return set()
 
-    def _rename_files(self, commit: Commit, tables: set[str], known: set[tuple[str, str]]) -> None:
-        """Rename files into place durably; folders of `known` partitions are durable already."""
+    def _rename_files(
+        self,
+        commit: Commit,
+        tables: Mapping[str, Sequence[CommitFile]],
+        known: set[tuple[str, str]],
+    ) -> None:
+        """Rename tables' files into place durably; folders of `known` partitions are so already."""
         folders: dict[str, set[AnyPath]] = {}
         for table in sorted(tables):
-            files = [file for file in commit.files if file.table == table]
-            renames = partial(_rename_files, commit, files, self.root, self.on_step, known)
+            renames = partial(_rename_files, commit, tables[table], self.root, self.on_step, known)
             self.failures.attempt(table, lambda t=table, r=renames: folders.update({t: r()}))  # type: ignore[misc]
         try:
             sync_folders(set().union(*folders.values()))
@@ -220,9 +227,8 @@ class RollForward:
             for table, own in folders.items():
                 self.failures.attempt(table, partial(sync_folders, own))
 
-    def _register_partitions(self, commit: Commit, table: str, known: set[tuple[str, str]]) -> None:
-        """Register a table's new partitions, and relocated ones with their new folder."""
-        days = {f.day for f in commit.files if f.table == table and (table, f.day) not in known}
+    def _register_partitions(self, commit: Commit, table: str, days: set[str]) -> None:
+        """Register a table's new partitions (`days`), and relocated ones with their new folder."""
         layout = self.log.layout(commit, table) if days else {}
         if days:
             self.catalog.add_days(table, sorted(days - layout.keys()))
@@ -257,7 +263,7 @@ class RollForward:
         if retired:
             self._quietly(partial(self.catalog.relocate, table, retired))
         else:
-            for file in (file for file in commit.files if file.table == table):
+            for file in _files_by_table(commit)[table]:
                 if not (self.root / file.staged).exists():
                     with suppress(OSError):
                         rename(self.root / file.target, self.root / file.staged)
@@ -289,6 +295,14 @@ def tables_of(commit: Commit) -> set[str]:
     files = {file.table for file in commit.files}
     dropped = {table for table, _ in commit.dropped_tables} | commit.dropped_days.keys()
     return changed | counted | moved | files | dropped | set(commit.settled_tables)
+
+
+def _files_by_table(commit: Commit) -> defaultdict[str, list[CommitFile]]:
+    """Return the files that a commit adds to each table, none for another table."""
+    found: defaultdict[str, list[CommitFile]] = defaultdict(list)
+    for file in commit.files:
+        found[file.table].append(file)
+    return found
 
 
 def _changed_states(commit: Commit, tables: Container[str] | None = None) -> list[TableState]:

@@ -49,7 +49,8 @@ class ColumnDecoder:
     ) -> None:
         self.columns = table_columns(reader) if columns is None else columns
         self._read = resolve(writer, reader)  # the resolved action of the schema pair
-        self._columns = ColumnBuilders(self.columns)  # where generated Python appends
+        # Where generated Python appends; made when first needed.
+        self._columns: ColumnBuilders | None = None
         self._start = start  # where a datum begins in a value
         self._compiled = compiled  # whether the program decodes
         self._generated: Decode | None = None  # made when first needed
@@ -60,7 +61,8 @@ class ColumnDecoder:
 
         Runs generated Python. A datum begins after the schema id (`start` bytes) of its value.
         """
-        if self._generated is None:
+        if self._generated is None or self._columns is None:
+            self._columns = ColumnBuilders(self.columns)
             self._generated = generate(self._read, self._columns)
         errors: DatumErrors = []
         self._generated(values, self._start, errors)

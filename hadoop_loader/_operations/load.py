@@ -185,12 +185,14 @@ class Load:
         if plan.empty:
             self._transaction.remove_staging(last)
             report = self._report(last, None, plan)
+            told = report.as_dict()
         else:
             self._context.on_step("staged")
             commit = self._transaction.commit(self._build_commit(plan, manifests, last))
             report = self._report(last, commit, plan)
-            self._context.log.write_report(commit.number, report.as_dict())
-        self._context.log.write_last_run(report.as_dict())
+            told = report.as_dict()
+            self._context.log.write_report(commit.number, told)
+        self._context.log.write_last_run(told)
         return report, plan.topics.behind
 
     def _plan(self, last: Commit | None) -> _LoadPlan:

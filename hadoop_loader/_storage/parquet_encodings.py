@@ -75,16 +75,18 @@ def column_encodings(table: pa.Table) -> ColumnEncodings:
 
 
 def _leaves(path: str, array: Any) -> Iterator[tuple[str, Any]]:
-    if pa.types.is_struct(array.type):
+    if not array.type.num_fields:
+        # Keys and items are those of all rows.
+        yield path, array if len(array) <= _SAMPLE_ROWS else array.slice(0, _SAMPLE_ROWS)
+    elif pa.types.is_struct(array.type):
         for field, child in zip(array.type, array.flatten(), strict=True):
             yield from _leaves(f"{path}.{field.name}", child)
     elif pa.types.is_list(array.type):
         yield from _leaves(f"{path}.list.element", array.flatten())
-    elif pa.types.is_map(array.type):
+    else:
+        assert pa.types.is_map(array.type)
         yield from _leaves(f"{path}.key_value.key", array.keys)
         yield from _leaves(f"{path}.key_value.value", array.items)
-    else:
-        yield path, array.slice(0, _SAMPLE_ROWS)  # keys and items are those of all rows
 
 
 def _count_distinct(array: Any) -> int:

@@ -122,6 +122,9 @@ _DURATION = StructColumn(
 )
 
 
+_LEAF = (1, 1)  # columns, and how deep they are inside each other
+
+
 def table_name(topic: str) -> str:
     """Return the name of the Hive table of a topic."""
     return re.sub(r"[^a-z0-9_]", "_", topic.lower())
@@ -263,7 +266,7 @@ def _check_size(schema: Schema) -> None:
         node, leaving = stack.pop()
         below = inner_types(node)
         if leaving:
-            known = [sizes[id(one)] for one in below]
+            known = [_LEAF if isinstance(one, Primitive) else sizes[id(one)] for one in below]
             size = 1 + sum(size for size, _ in known)
             depth = 1 + max((depth for _, depth in known), default=0)
             if size > MAX_COLUMNS or depth > MAX_DEPTH:
@@ -277,10 +280,10 @@ def _check_size(schema: Schema) -> None:
             sizes[id(node)] = (size, depth)
         elif id(node) not in sizes:
             # A record met again inside itself is recursive; column_type refuses it.
-            sizes[id(node)] = (1, 1)
+            sizes[id(node)] = _LEAF
             if below:
                 stack.append((node, True))
-                stack += [(one, False) for one in below]
+                stack += [(one, False) for one in below if not isinstance(one, Primitive)]
 
 
 def _check_case(fields: tuple[StructField, ...], pointer: str) -> None:

@@ -90,7 +90,12 @@ def stored_columns(
     columns: Sequence[StructField], ids: FieldIds, at: str = ""
 ) -> tuple[StructField, ...]:
     """Return columns as the table's files have them; `at`: the path of the struct around them."""
-    return tuple(replace(c, type=_stored(c.type, f"{at}{c.name}", ids)) for c in columns)
+    return tuple(_stored_column(c, f"{at}{c.name}", ids) for c in columns)
+
+
+def _stored_column(column: StructField, path: str, ids: FieldIds) -> StructField:
+    stored = _stored(column.type, path, ids)
+    return column if stored is column.type else replace(column, type=stored)
 
 
 def _stored(type_: ColumnType, path: str, ids: FieldIds) -> ColumnType:

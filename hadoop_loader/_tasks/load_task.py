@@ -18,8 +18,9 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +28,7 @@ import pyarrow.compute as pc
 from hadoop_loader._decode.decoder import ColumnDecoder
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE, QuarantinedMessage, quarantine_table
 from hadoop_loader._decode.recursive_types import FlatDatums
+from hadoop_loader._decode.row_order import RowOrder
 from hadoop_loader._decode.topic_batch import Micros, TopicBatch
 from hadoop_loader._fetch.damage import DamagedRange, DamageReport, cut_ranges
 from hadoop_loader._fetch.kafka_log import Fetcher
@@ -44,9 +46,6 @@ from headworks._native import COMPILED
 from headworks._wire import FramingError, unframe
 from headworks.schema import Schema, governance_of, parse
 from headworks.schema._model import Record
-
-if TYPE_CHECKING:
-    from hadoop_loader._decode.event_times import EventTimes
 
 FLUSH_ROWS = 200_000
 FLUSH_QUARANTINED = 20_000
@@ -235,18 +234,18 @@ class TopicLoader:
         self._writers = {writer.schema_id: writer for writer in plan.writers}
         self._decoders: dict[int, ColumnDecoder] = {}  # by schema id
         self._flat: dict[int, FlatDatums] = {}  # by id of a recursive schema
-        self._times: dict[int, EventTimes | None] = {}  # by schema id; None: not known beforehand
         # The table's data columns.
         self._columns = stored_columns(table_columns(self._reader), plan.field_ids)
         # Rows that are not written yet.
         self._batch = TopicBatch(
             self._columns,
-            event_time_path(self._reader),
+            path := event_time_path(self._reader),
             load_number,
             hourly=plan.hourly,
             field_ids=plan.field_ids.paths,
             life=plan.life,
         )
+        self._order = RowOrder(self._batch, self._reader, path, compiled=compiled)
 
     def add(self, messages: MessageColumns) -> None:
         """Decode messages; set aside those that do not decode."""
@@ -291,7 +290,7 @@ class TopicLoader:
         if schema_id not in self._decoders:
             self._add_decoder(writer)
         messages, read = self._flattened(schema_id, messages)
-        order = self._order(schema_id, read)
+        order = self._order.of(schema_id, partial(self._parsed, writer.text), read)
         if order is not None:
             flat = read is not messages
             messages = messages.where(order)
@@ -319,11 +318,6 @@ class TopicLoader:
         )
         if writer.recursive:
             self._flat[writer.schema_id] = FlatDatums(writer.recursive)
-        path = event_time_path(self._reader)
-        if self._compiled and path is not None:
-            from hadoop_loader._decode.event_times import EventTimes
-
-            self._times[writer.schema_id] = EventTimes.of(schema, self._reader, path)
 
     def _flattened(
         self, schema_id: int, messages: MessageColumns
@@ -335,11 +329,6 @@ class TopicLoader:
         for at, reason in errors:
             self._quarantine(messages[at], schema_id, reason)
         return good, flat
-
-    def _order(self, schema_id: int, messages: MessageColumns) -> Numbers | None:
-        """Return the order in which messages are decoded, None for theirs."""
-        times = self._times.get(schema_id)
-        return None if times is None else self._batch.order(times.read(messages))
 
     def _parsed(self, text: str) -> Schema:
         """Return a writer's schema, which is nearly always the reader's."""

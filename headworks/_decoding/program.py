@@ -201,4 +201,4 @@ def schema_too_large() -> SchemaError:
 
 
 def _after_first(node: DecoderNode) -> DecoderNode:
-    return node._replace(below=tuple(at + 1 for at in node.below))
+    return node._replace(below=tuple(at + 1 for at in node.below)) if node.below else node

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from hadoop_loader._decode import row_order
 from hadoop_loader._decode.event_times import EventTimes
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
 from hadoop_loader._fetch.messages import FetchedMessage, MessageColumns
@@ -94,8 +95,12 @@ def written(plan: TopicPlan, found: list[FetchedMessage], *, compiled: bool) -> 
 
 
 @needs("extensions")
+@pytest.mark.parametrize("ordered_from", [0, 100, 1000])
 @pytest.mark.parametrize("seed", range(3))
-def test_files_are_those_of_the_generated_decoder(seed: int) -> None:
+def test_files_are_those_of_the_generated_decoder(
+    seed: int, ordered_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_order, "ORDERED_FROM", ordered_from)
     writers = tuple(WriterSchema(i, i, json.dumps(s)) for i, s in enumerate((OLD, NEW), 1))
     plan = TopicPlan("views", "views", "views-value", writers[1], writers)
     found = messages(seed)
@@ -120,7 +125,8 @@ def test_times_are_read_where_the_writer_has_them() -> None:
 
 
 @needs("extensions")
-def test_a_writer_without_an_event_time_has_the_default() -> None:
+def test_a_writer_without_an_event_time_has_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_order, "ORDERED_FROM", 0)
     before, timed = parse(json.dumps(BEFORE)), parse(json.dumps(TIMED))
     assert EventTimes.of(before, timed, ("at",)) is None
     writers = WriterSchema(1, 1, json.dumps(BEFORE)), WriterSchema(2, 2, json.dumps(TIMED))

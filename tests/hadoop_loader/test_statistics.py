@@ -10,8 +10,8 @@ from tests.hadoop_loader.test_loading import V1, V2
 
 pytestmark = pytest.mark.unit
 
-TABLES = 20
-A_LOAD = 8  # tables whose statistics one load may set besides
+TABLES = 10
+A_LOAD = 4  # tables whose statistics one load may set besides
 
 
 def told(catalog: MemoryCatalog) -> list[int]:
