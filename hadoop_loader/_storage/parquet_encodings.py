@@ -45,13 +45,12 @@ class ColumnEncodings:
         return list(self.dictionary_bytes)
 
     def compression(self, rows: int) -> dict[str, Codec]:
-        """Return the compression of each leaf column of a file with so many rows."""
-        found: dict[str, Codec] = dict.fromkeys(self.leaves, "snappy" if very_few(rows) else "zstd")
-        if rows <= _FEW_ROWS:
-            for leaf, growth in self.dictionary_bytes.items():
-                if growth * rows <= _SMALL_DICTIONARY_BYTES:
-                    found[leaf] = "none"
-        return found
+        """Return the codecs of a file with so many rows, of the leaf columns that have one."""
+        codec: Codec = "snappy" if very_few(rows) else "zstd"
+        most = _SMALL_DICTIONARY_BYTES if rows <= _FEW_ROWS else -1
+        growth = self.dictionary_bytes
+        plain = {leaf for leaf in growth if growth[leaf] * rows <= most}
+        return {leaf: codec for leaf in self.leaves if leaf not in plain}
 
 
 def very_few(rows: int) -> bool:

@@ -83,11 +83,16 @@ class Stager:
 def write_parquet(rows: pa.Table, file: Any, encodings: ColumnEncodings) -> None:
     """Write rows as Parquet, with page checksums."""
     use: Any = list(encodings.dictionaries)
+    few = very_few(rows.num_rows)
+    # Arrow calls Python for each of the many parts that it writes to an object of Python.
+    out: Any = pa.BufferOutputStream() if few else file
     pq.write_table(
         rows,
-        file,
+        out,
         compression=encodings.compression(rows.num_rows),
         use_dictionary=use,
         store_schema=False,
         write_page_checksum=True,
     )
+    if few:
+        file.write(out.getvalue())
