@@ -76,6 +76,7 @@ class CommitLog:
         self._last_run = folder / "last-run.report"  # for `load status`
         self._restoring = folder / "restoring"  # tables that are being defined again
         self._expired = folder / "forgotten.json"  # the last commit whose record was removed
+        self._read: tuple[int, str, Commit] | None = None  # the last that was read, and its text
         self._commits.mkdir(parents=True, exist_ok=True)
 
     @classmethod
@@ -102,7 +103,10 @@ class CommitLog:
     def read(self, number: int) -> Commit:
         """Return commit `number`; CorruptError if its bytes are not what was written."""
         path = self._path(number)
-        return commit_record.decode(read_text(path), number, path)
+        text, known = read_text(path), self._read
+        if known is None or known[:2] != (number, text):  # a load reads the last one often
+            known = self._read = number, text, commit_record.decode(text, number, path)
+        return known[2]
 
     def create(self, commit: Commit) -> None:
         """Commit: create the record, if no other loader has.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from hadoop_loader._commit.commit_record import Commit
@@ -110,8 +110,18 @@ class LoadReport:
         return sum(topic.rows for topic in self.topics)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        return {**asdict(self), "rows": self.rows}
+        """Return the report as JSON values (dataclasses.asdict would copy every offset)."""
+        return {**_members(self), "rows": self.rows}
+
+
+def _members(value: Any) -> dict[str, Any]:
+    return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return _members(value) if is_dataclass(value) else value
 
 
 def report_of(

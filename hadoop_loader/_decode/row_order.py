@@ -2,7 +2,7 @@
 
 Rules:
 
-- It spares a copy of all columns and decides nothing (see `event_times`).
+- The order spares a copy of all columns and decides nothing (see `event_times`).
 - The program that reads the event times takes as long to make as copying some thousand rows. So it
   is made for a schema that has many messages.
 """
