@@ -49,11 +49,10 @@ class ColumnDecoder:
     ) -> None:
         self.columns = table_columns(reader) if columns is None else columns
         self._read = resolve(writer, reader)  # the resolved action of the schema pair
-        # Where generated Python appends; made when first needed.
-        self._columns: ColumnBuilders | None = None
         self._start = start  # where a datum begins in a value
         self._compiled = compiled  # whether the program decodes
-        self._generated: Decode | None = None  # made when first needed
+        # Generated Python, and where it appends; made when first needed.
+        self._generated: tuple[Decode, ColumnBuilders] | None = None
         self._program: ColumnProgram | None = None  # made when first needed
 
     def decode(self, values: Sequence[bytes]) -> tuple[list[ArrowArray], DatumErrors]:
@@ -61,12 +60,13 @@ class ColumnDecoder:
 
         Runs generated Python. A datum begins after the schema id (`start` bytes) of its value.
         """
-        if self._generated is None or self._columns is None:
-            self._columns = ColumnBuilders(self.columns)
-            self._generated = generate(self._read, self._columns)
+        if self._generated is None:
+            columns = ColumnBuilders(self.columns)
+            self._generated = generate(self._read, columns), columns
+        decode, columns = self._generated
         errors: DatumErrors = []
-        self._generated(values, self._start, errors)
-        return self._columns.take(), errors
+        decode(values, self._start, errors)
+        return columns.take(), errors
 
     def decode_spans(
         self, data: Buffer, starts: Numbers, ends: Numbers

@@ -42,7 +42,6 @@ from headworks.schema._model import (
     MapType,
     Named,
     Primitive,
-    PrimitiveKind,
     Record,
     Schema,
     Union,
@@ -109,7 +108,7 @@ class _Parser:
         if isinstance(value, str):
             if value in _PRIMITIVES:
                 return Primitive(value, None, {}, at)
-            return self._named_or_primitive(value, namespace, {}, at)
+            return self._named(value, namespace, at)
         if isinstance(value, list):
             return self._union(value, namespace, at, depth)
         if not isinstance(value, dict):
@@ -121,7 +120,8 @@ class _Parser:
             fix = None if kind is None else "put the inner type in its place: no wrapper is needed"
             raise SchemaError("a type object needs a `type` that is a name", pointer=at, fix=fix)
         if kind in _PRIMITIVES:
-            return self._named_or_primitive(kind, namespace, properties(value, _RESERVED), at)
+            props = properties(value, _RESERVED)
+            return Primitive(kind, logical_type(props, kind, 0), props, at)
         if kind in ("record", "error"):
             return self._record(value, kind, namespace, at, depth)
         if kind == "enum":
@@ -136,14 +136,9 @@ class _Parser:
             values = self._member(value, "values", at)
             inner = self.schema(values, namespace, f"{at}/values", depth + 1)
             return MapType(inner, properties(value, _RESERVED), at)
-        return self._named_or_primitive(kind, namespace, {}, at)
+        return self._named(kind, namespace, at)
 
-    def _named_or_primitive(
-        self, name: str, namespace: str, props: Mapping[str, Json], at: str
-    ) -> Schema:
-        if name in PRIMITIVES:
-            kind: PrimitiveKind = name
-            return Primitive(kind, logical_type(props, kind, 0), props, at)
+    def _named(self, name: str, namespace: str, at: str) -> Named:
         self.touched += 1
         # `.Name` is the one without a namespace, wherever it stands.
         qualified = "." in name or not namespace
