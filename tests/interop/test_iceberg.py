@@ -102,23 +102,11 @@ def published_histories(published: Published, count: int) -> dict[str, list[Any]
 def test_local_timestamps_are_in_no_time_zone_unless_the_files_are_in_utc(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, epoch = published.world, datetime.fromisoformat("1970-01-01")
-    world.register("visits", VISIT)
-    visit(world, 0, VISIT, 1)
-    with monkeypatch.context() as patch:  # the first load is of an earlier release
-        patch.setattr(topic_plans, "field_ids_after", all_in_utc)
-        published.load()
-    world.register("visits", LATER_VISIT)
-    visit(world, 1, LATER_VISIT, 2)
-    published.load()
+    publish_visits(published, monkeypatch)
 
     def assert_reads(first: datetime) -> None:
         for reader, rows in READERS.items():
-            found = sorted(rows(table_of(published, "visits")), key=lambda row: row["n"])
-            assert [row["left"] for row in found] == [epoch, NOON], reader
-            for row in found:
-                times = [row["came"], row["place"]["open"], *row["stops"], dict(row["marks"])["a"]]
-                assert times == [first] * 4, reader
+            assert_times(rows(table_of(published, "visits")), first, reader)
         spark41 = engines.spark41_rows(published.url, iceberg.NAMESPACE, ["visits"])["visits"]
         zone = "" if first.tzinfo is None else "Z"
         assert {row["came"] for row in spark41} == {f"2026-03-08T02:30:00.123{zone}"}
@@ -130,11 +118,32 @@ def test_local_timestamps_are_in_no_time_zone_unless_the_files_are_in_utc(
     assert_reads(NOON)
 
 
+def publish_visits(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Load local timestamps twice: an earlier release writes them in UTC, and then this one."""
+    world = published.world
+    world.register("visits", VISIT)
+    visit(world, 0, VISIT, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(topic_plans, "field_ids_after", all_in_utc)
+        published.load()
+    world.register("visits", LATER_VISIT)
+    visit(world, 1, LATER_VISIT, 2)
+    published.load()
+
+
+def assert_times(found: list[Any], first: datetime, reader: str) -> None:
+    """Assert that a reader has the two visits, with `first` in the columns of the first load."""
+    found = sorted(found, key=lambda row: row["n"])
+    assert [row["left"] for row in found] == [datetime(1970, 1, 1), NOON], reader  # noqa: DTZ001
+    for row in found:
+        times = [row["came"], row["place"]["open"], *row["stops"], dict(row["marks"])["a"]]
+        assert times == [first] * 4, reader
+
+
 @pytest.mark.minutes
 def test_trino_reads_generated_histories(published: Published) -> None:
-    """As pyiceberg, whose rows are those of the views (see the test before)."""
-    if engines.java25() is None:
-        pytest.skip("Trino needs Java 25: set JAVA_HOME to one")
+    """As pyiceberg, whose rows are those of the views (see the first test)."""
+    need_java25()
     topics = [*published_histories(published, 12)]
     found = engines.trino_rows(published.url, iceberg.NAMESPACE, topics)
     for topic in topics:
@@ -142,6 +151,24 @@ def test_trino_reads_generated_histories(published: Published) -> None:
             found[topic], iceberg.pyiceberg_rows(table_of(published, topic)), strict=True
         ):
             assert same(row, wanted), topic
+
+
+@pytest.mark.minutes
+def test_trino_reads_local_timestamps(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_java25()
+    publish_visits(published, monkeypatch)
+    for first in (NOON.replace(tzinfo=UTC), NOON):
+        found = engines.trino_rows(published.url, iceberg.NAMESPACE, ["visits"])
+        assert_times(found["visits"], first, "trino")
+        Rebuild(published.context()).run("visits")
+
+
+def need_java25() -> None:
+    """Skip the test if Trino cannot run."""
+    if engines.java25() is None:
+        pytest.skip("Trino needs Java 25: set JAVA_HOME to one")
 
 
 def view_as_json(session: Any, query: str) -> list[Any]:

@@ -59,6 +59,7 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
     ":decimal": Decimal,
     ":varbinary": bytes.fromhex,
     ":date": date.fromisoformat,
+    ":timestamp": datetime.fromisoformat,
     ":timestamp with time zone": lambda text: datetime.fromisoformat(text.replace(" UTC", "Z")),
 }
 
