@@ -9,18 +9,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.frame import Bench
-from bench.loader.data import TEN_MINUTES_MS, Events, flights, page_views, send
+from bench.loader import topics
+from bench.loader.data import Events, flights, page_views, send
 from bench.loader.formats import compare
-from bench.loader.installation import Stack, open_warehouse, start_stack
+from bench.loader.installation import (
+    VIEWS,
+    Stack,
+    open_warehouse,
+    rows_of_views,
+    start_stack,
+    timed_load,
+)
 from bench.loader.spark_fetch import SPARK_VERSION, Peer, fetch_peer
-from hadoop_loader import Warehouse
-from hadoop_loader._commit.report import LoadReport
 from headworks.errors import HeadworksError
 from headworks.registry_client import RegistryClient
 from headworks.schema import subject_of
@@ -40,7 +45,6 @@ PER_CORE = "the same by CPU time of the task"
 _WORKER = "a worker: from its fork to its first row"
 SEED_MESSAGES = 172_000 * 600  # ten minutes of LinkedIn's peak, which its cluster loads in two
 SEED_SECONDS = 120
-VIEWS = "views"
 
 
 def run(bench: Bench) -> None:
@@ -64,12 +68,11 @@ def run(bench: Bench) -> None:
                 _spark(bench, stack, events, peer, folder / "spark")
         _flights(bench, folder, ways)
         _rows(bench, events, rows, folder / "rows")
-        for topics in (1, 10, 40) if bench.quick else (1, 50, 400):
-            _topics(bench, events, rows, topics, folder / f"topics-{topics}")
+        topics.measure(bench, US, rows, (1, 10, 40) if bench.quick else (1, 50, 400), folder)
     _bars(bench, 40 if bench.quick else 400)
 
 
-def _bars(bench: Bench, topics: int) -> None:
+def _bars(bench: Bench, many: int) -> None:
     what = f"{PER_CORE}, page views"
     bench.bar(
         "broker to Parquet files, rows for each second of one core",
@@ -84,23 +87,23 @@ def _bars(bench: Bench, topics: int) -> None:
         unit="x fastavro",
     )
     bench.bar(
-        f"{topics} topics with something new in each, beside the same rows in one topic",
+        f"{many} topics with something new in each, beside the same rows in one topic",
         at_most=2.5,
-        got=bench.ratio(_new_in(topics), US, US, other_what=_new_in(1)),
+        got=bench.ratio(topics.new_in(many), US, US, other_what=topics.new_in(1)),
         unit="x the time",
     )
     bench.bar(
-        f"nothing new in {topics} topics",
+        topics.nothing_in(many),
         at_most=5,
-        got=bench.median(f"nothing new in {topics} topics", US),
+        got=bench.median(topics.nothing_in(many), US),
         unit="s",
     )
     bench.bar("a worker is ready", at_most=50, got=bench.median(_WORKER, US), unit="ms")
-    over_a_week = bench.ratio(_week_in(topics), US, US, other_what=_week_in(1))
+    over_a_week = bench.ratio(topics.week_in(many), US, US, other_what=topics.week_in(1))
     if over_a_week:
         bench.note(
             f"The rows are of ten minutes, as a load every ten minutes finds them. Rows of a whole "
-            f"week, {7 * topics:,} files in {topics} topics, take {over_a_week:.1f} x as long as "
+            f"week, {7 * many:,} files in {many} topics, take {over_a_week:.1f} x as long as "
             "in one topic."
         )
     rate = bench.median("whole load on one core, 10x the rows", US)
@@ -207,62 +210,12 @@ def _rows(bench: Bench, events: Events, rows: int, folder: Path) -> None:
         warehouse.load()  # starts the worker
         for name, count in (("1x", rows), ("10x", 10 * rows)):
             send(stack.broker, stack.registry, VIEWS, events, count)
-            report, seconds = _timed(warehouse)
-            assert _rows_of_views(report) == count
+            report, seconds = timed_load(warehouse)
+            assert rows_of_views(report) == count
             what = f"whole load on one core, {name} the rows"
             bench.record(what, US, count / seconds, "rows/s")
             for phase, took in report.seconds.items():
                 bench.record(f"{what}: {phase}", US, took, "s")
-
-
-def _topics(bench: Bench, week: Events, rows: int, topics: int, folder: Path) -> None:
-    """Whole loads of the same rows in so many topics: new tables, known ones, nothing new.
-
-    A load every ten minutes finds events of the last ten in a partition or two of each table.
-    Events of a whole week are seven files a topic, which is measured too. Spark ends workers that
-    were idle for a minute, and many new tables take longer than that. A load that is not measured
-    starts them again, so that few and many topics meet the same conditions.
-    """
-    recent = page_views(TEN_MINUTES_MS)
-    turns = (
-        (f"{topics} new tables, with their rows", week),
-        ("", recent),
-        (_new_in(topics), recent),
-        (_week_in(topics), week),
-    )
-    with start_stack(folder) as stack, open_warehouse(stack, folder, "local[2]") as warehouse:
-        for what, events in turns:
-            for n in range(topics):
-                send(stack.broker, stack.registry, f"views.{n}", events, rows // topics)
-            report, seconds = _timed(warehouse)
-            assert _rows_of_views(report) == rows // topics * topics
-            if not what:
-                continue
-            bench.record(what, US, seconds, "s")
-            for phase, took in report.seconds.items():
-                bench.record(f"{what}: {phase}", US, took, "s")
-        warehouse.load()  # the audit topic, that the loads before have filled
-        _, seconds = _timed(warehouse)
-        bench.record(f"nothing new in {topics} topics", US, seconds, "s")
-
-
-def _timed(warehouse: Warehouse) -> tuple[LoadReport, float]:
-    began = time.perf_counter()
-    report = warehouse.load()
-    return report, time.perf_counter() - began
-
-
-def _rows_of_views(report: LoadReport) -> int:
-    """Rows without those of the audit topic, which every load fills for the next one."""
-    return sum(topic.rows for topic in report.topics if topic.topic.startswith(VIEWS))
-
-
-def _new_in(topics: int) -> str:
-    return f"the same rows in {topics} topic{'s' * (topics > 1)}"
-
-
-def _week_in(topics: int) -> str:
-    return f"{_new_in(topics)}, over a week"
 
 
 def _child(command: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,9 +10,12 @@ from pathlib import Path
 
 from hadoop_loader import Warehouse, WarehouseConfig
 from hadoop_loader._commit.policy import Policy
+from hadoop_loader._commit.report import LoadReport
 from hadoop_loader._fetch.kafka_log import KafkaLog
 from headworks._kafka.client_properties import client_properties
 from headworks._server import child_process
+
+VIEWS = "views"  # the name of the topics of page views begins so
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +66,15 @@ def open_warehouse(
     )
     with Warehouse.open(config) as warehouse:
         yield warehouse
+
+
+def timed_load(warehouse: Warehouse) -> tuple[LoadReport, float]:
+    """Load, and return the report and the seconds that it took."""
+    began = time.perf_counter()
+    report = warehouse.load()
+    return report, time.perf_counter() - began
+
+
+def rows_of_views(report: LoadReport) -> int:
+    """Rows without those of the audit topic, which every load fills for the next one."""
+    return sum(topic.rows for topic in report.topics if topic.topic.startswith(VIEWS))
