@@ -6,6 +6,7 @@ decides on compatibility.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 # Statuses by which a registry refuses the schema itself, and not the client.
 _REFUSAL_STATUSES = (409, 422)
+_SHOWN_DIGITS = 12  # of a commit
 # The one mode in which a registry accepts a schema without an id.
 _READWRITE = "READWRITE"
 
@@ -54,6 +56,18 @@ class SubjectHistory:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class CommittedFiles:
+    """The files of a baseline in git; their paths are relative to the root of the repository."""
+
+    root: Path
+    commit: str
+
+    def restore(self, path: str) -> str:
+        """Return the command that restores a file, in any folder of the repository."""
+        return shlex.join(["git", "checkout", self.commit[:_SHOWN_DIGITS], "--", f":/{path}"])
+
+
 class Baseline(Protocol):
     """One baseline of a check."""
 
@@ -62,8 +76,8 @@ class Baseline(Protocol):
         """The name of the baseline on the command line."""
 
     @property
-    def home(self) -> Path | None:
-        """The folder to which the paths of its files are relative, if it has files."""
+    def files(self) -> CommittedFiles | None:
+        """Its files, if it has any."""
 
     def subjects(self) -> dict[str, str | None]:
         """Return the subjects, each with its file if it has one."""
@@ -154,9 +168,9 @@ class GitBaseline:
         return {subject: one.path for subject, one in self._files.items()}
 
     @property
-    def home(self) -> Path:
-        """The root of the repository."""
-        return self._repository.root
+    def files(self) -> CommittedFiles:
+        """The files of the merge base."""
+        return CommittedFiles(self._repository.root, self._commit)
 
     def history(self, subject: str) -> SubjectHistory | None:
         """Return the distinct versions in the history of the subject's file."""
@@ -302,8 +316,8 @@ class RegistryBaseline:
         return f"registry:{self.client.url}"
 
     @property
-    def home(self) -> None:
-        """A registry has no files."""
+    def files(self) -> None:
+        """A registry has none."""
 
     def subjects(self) -> dict[str, str | None]:
         """Return the live subjects of the registry."""

@@ -334,30 +334,34 @@ def _deleted(context: _CheckContext, paths: Sequence[Path]) -> Iterator[SubjectV
     # An unreadable file may be the subject's: its own finding is sufficient.
     broken = {Path(one.path).name for one in catalog.files() if one.error is not None}
     for baseline in context.baselines:
+        files = baseline.files
+        if files is None:
+            continue
         for subject, path in baseline.subjects().items():
             if subject in kept or path is None or Path(path).name in broken:
                 continue
-            if baseline.home is None or not within(str(baseline.home / path), paths):
+            if not within(str(files.root / path), paths):
                 continue
             if governance.of(subject).level is Level.NONE:
                 note = f"deleted: {path}, level NONE"
                 yield SubjectVerdict(subject, path, (), (note,))
                 continue
-            yield _deleted_subject(subject, path, baseline, context)
+            restore = files.restore(path)
+            yield _deleted_subject(subject, path, baseline.name, restore, context)
 
 
 def _deleted_subject(
-    subject: str, path: str, baseline: Baseline, context: _CheckContext
+    subject: str, path: str, against: str, restore: str, context: _CheckContext
 ) -> SubjectVerdict:
     message = (
-        f"Subject {subject} has no file any more ({path} in {baseline.name}): its producers can "
+        f"Subject {subject} has no file any more ({path} in {against}): its producers can "
         "no longer be checked, its consumers and its table stay"
     )
     fix = (
-        "restore the file; if the topic is really gone, write into governance.toml, beside the "
-        f'schemas, the line [subjects."{subject}"], and below it compatibility = "NONE"'
+        f"restore the file: {restore}; if the topic is really gone, write into governance.toml, "
+        f'beside the schemas, the line [subjects."{subject}"], and below it compatibility = "NONE"'
     )
     kind = CATALOG_RULES["HW302"][0]
     finding = Finding("HW302", kind, message, fix, "", "", "")
-    located = LocatedFinding(finding, subject, path, Region(1, 1, 1, 1), (), baseline.name)
+    located = LocatedFinding(finding, subject, path, Region(1, 1, 1, 1), (), against)
     return SubjectVerdict(subject, path, (_with_usage(located, None, context),))

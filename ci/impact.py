@@ -7,7 +7,7 @@ never decides the verdict. A schema without columns gets a note.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from hadoop_loader._tables.columns import (
@@ -20,7 +20,7 @@ from hadoop_loader._tables.columns import (
 from hadoop_loader._tables.hive_catalog import column_list, create_table
 from hadoop_loader._tables.widening import widen
 from headworks._ci.verdict import DownstreamConsumer, Impact
-from headworks.errors import HeadworksError
+from headworks.errors import HeadworksError, IncompatibleError
 from headworks.schema import Record, Schema, governance_of
 
 
@@ -45,8 +45,8 @@ def _statements(
         doc = new.doc if isinstance(new, Record) else None
         return (create_table(table, (*wanted, *METADATA_COLUMNS), None, doc, {}),), None
     before = reduce(widen, map(table_columns, history[1:]), table_columns(history[0]))
-    after = widen(before, wanted)
     known = {column.name.lower(): column for column in before}
+    after = _followed(known, wanted)
     added = [column for column in after if column.name.lower() not in known]
     ddl = [f"ALTER TABLE {table} ADD COLUMNS ({column_list(added)})"] if added else []
     for column in after:
@@ -54,6 +54,25 @@ def _statements(
         if old is not None and old != column:
             ddl.append(f"ALTER TABLE {table} CHANGE COLUMN {quoted(old.name)} {_one(column)}")
     return tuple(ddl), _left_over(history[-1], wanted)
+
+
+def _followed(
+    known: Mapping[str, StructField], wanted: Sequence[StructField]
+) -> tuple[StructField, ...]:
+    """Return the widened columns; IncompatibleError with each column that no table can follow.
+
+    `known`: the columns of the table, by name in lower case.
+    """
+    reasons = []
+    for column in wanted:
+        before = known.get(column.name.lower())
+        try:
+            widen([] if before is None else [before], [column])
+        except IncompatibleError as error:
+            reasons.append(error.message)
+    if reasons:
+        raise IncompatibleError("; ".join(reasons))
+    return widen([*known.values()], wanted)
 
 
 def _one(column: StructField) -> str:

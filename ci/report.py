@@ -210,7 +210,8 @@ def _findings(cluster: Sequence[Sequence[LocatedFinding]], style: Style) -> Iter
         for line in style.wrap(finding.message, f"{word}[{finding.rule}]: ", "  "):
             yield line.replace(f"{word}[{finding.rule}]", head, 1)
     gutter = " " * len(str(first.region.line + _MAX_LINES))
-    location = f"{first.file}:{first.region.line}:{first.region.column}"
+    place = f"{first.region.line}:{first.region.column}" if first.lines else "deleted"
+    location = f"{first.file}:{place}"
     yield f"{style.paint(f'{gutter}-->', _BLUE)} {location}"
     yield from _excerpt(first, gutter, style)
     for label, text in _remarks(group):

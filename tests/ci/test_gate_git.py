@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 from datetime import date
@@ -170,7 +171,21 @@ def test_a_deleted_subject_is_reported(work: Work) -> None:
     (work.schemas / "trips.avsc").unlink()
     verdict = check(SCHEMAS, MAIN)
     assert [one.finding.rule for one in verdict.findings] == ["HW302"]
+    assert "--> schemas/trips.avsc:deleted\n" in text_report(verdict)
     work.write("governance.toml", '[subjects."trips-value"]\ncompatibility = "NONE"\n')
+    assert check(SCHEMAS, MAIN).verdict == "pass"
+
+
+def test_the_fix_for_a_deleted_file_restores_it(work: Work) -> None:
+    file = work.schemas / "trips.avsc"
+    text = file.read_text()
+    file.unlink()
+    work.commit()
+    work.write("other.avsc", event(ID, topic="other", name="Other"))
+    (found,) = check(SCHEMAS, MAIN).findings
+    command = found.finding.fix.partition("restore the file: ")[2].partition(";")[0]
+    subprocess.run(shlex.split(command), cwd=work.schemas, check=True)
+    assert file.read_text() == text
     assert check(SCHEMAS, MAIN).verdict == "pass"
 
 

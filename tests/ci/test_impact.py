@@ -84,6 +84,19 @@ def test_what_no_table_can_follow_is_said(work: Work, type_: object, words: str)
     assert words in str(found.note)
 
 
+def test_each_column_that_no_table_can_follow_is_named(work: Work) -> None:
+    number = {"name": "number", "type": "int", "default": 0}
+    work.git("checkout", "-q", "main")
+    work.write("trips.avsc", event(ID, number))
+    work.commit()
+    work.git("checkout", "-q", "-b", "later")
+    flag = {"name": "number", "type": "boolean", "default": False}
+    work.write("trips.avsc", event({"name": "id", "type": "string"}, flag))
+    note = str(impact(work).note)
+    assert "column id cannot change from bigint to string" in note
+    assert "column number cannot change from int to boolean" in note
+
+
 def test_declared_consumers_and_the_owner_are_shown(work: Work) -> None:
     work.write(
         "governance.toml",
