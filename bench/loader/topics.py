@@ -19,6 +19,12 @@ from bench.frame import Bench
 from headworks.errors import HeadworksError
 
 _REPEATS = 3  # of the loads with a bar
+_NAMES = {
+    "new": "new tables, with their rows, of {}",
+    "recent": "the same rows in {}",
+    "week": "the same rows in {}, over a week",
+    "nothing": "nothing new in {}",
+}
 
 
 def measure(bench: Bench, who: str, rows: int, counts: Sequence[int], folder: Path) -> None:
@@ -37,14 +43,6 @@ def measure(bench: Bench, who: str, rows: int, counts: Sequence[int], folder: Pa
                 if kind != "nothing":
                     for phase, took in phases.items():
                         bench.record(f"{what}: {phase}", who, took, "s")
-
-
-_NAMES = {
-    "new": "new tables, with their rows, of {}",
-    "recent": "the same rows in {}",
-    "week": "the same rows in {}, over a week",
-    "nothing": "nothing new in {}",
-}
 
 
 def new_in(topics: int) -> str:
@@ -70,16 +68,12 @@ class _Loader:
     """A process with a warehouse of so many topics, which loads when it is told to."""
 
     def __init__(self, topics: int, rows: int, folder: Path) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "bench.loader.warehouse",
-            str(topics),
-            str(rows),
-            str(folder),
-        ]
+        child = [sys.executable, "-m", "bench.loader.warehouse"]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*child, str(topics), str(rows), str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def __enter__(self) -> _Loader:
