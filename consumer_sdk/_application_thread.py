@@ -33,8 +33,8 @@ class ApplicationThread:
     def __init__(self) -> None:
         self.turn = threading.RLock()  # held by the thread that uses the client
         self.step: MessageStep = PythonStep()  # whose `users` counts the turns
-        # The calls that wait, and what is set when each has run.
-        self.calls: deque[tuple[Callable[[], None], threading.Event]] = deque()
+        # The calls that wait, and what is set when each has run, if a thread waits for that.
+        self.calls: deque[tuple[Callable[[], None], threading.Event | None]] = deque()
         self.is_elsewhere = False  # whether a background thread uses the client now
         # Whether that thread waits for a call that runs here, and what it does for that call.
         self._is_lent = False
@@ -98,7 +98,7 @@ class ApplicationThread:
     def run_elsewhere(self, work: Callable[[], None], name: str, timeout: float) -> bool:
         """Run `work` in a daemon thread, and serve it; False if it takes longer than `timeout`.
 
-        Nobody else uses the client from then on.
+        Nobody else uses the client from then on. Calls that `work` leaves run before the return.
         """
         deadline = time.monotonic() + timeout
         thread = threading.Thread(target=work, name=name, daemon=True)
@@ -107,12 +107,14 @@ class ApplicationThread:
         while thread.is_alive() and time.monotonic() < deadline:
             thread.join(_TURN_SECONDS)
             self.serve()
-        return not thread.is_alive()
+        ended = not thread.is_alive()
+        self.serve()  # the thread may have ended before it was looked at once
+        return ended
 
     def defer(self, callback: Callable[[], None]) -> None:
         """Run a callback in the application's thread: now, or when that next calls the consumer."""
         if self.is_elsewhere:
-            self.calls.append((callback, threading.Event()))
+            self.calls.append((callback, None))
         else:
             callback()
 
@@ -133,9 +135,10 @@ class ApplicationThread:
         """Run the calls that wait. An error of one leaves those behind it for the next time."""
         while self.calls:
             callback, done = self.calls.popleft()
-            self._is_lent = self.is_elsewhere
+            self._is_lent = self.is_elsewhere and done is not None
             try:
                 callback()
             finally:
                 self._is_lent = False
-                done.set()
+                if done is not None:
+                    done.set()
