@@ -4,6 +4,7 @@
 - `migrations`: the numbered steps that bring a store to its current form;
 - `prepared`: statements that the driver runs;
 - `libpq`: statements that the library below PostgreSQL's driver runs;
+- `planner_statistics`: lets PostgreSQL count the rows of a store that grows;
 - `database`: opens a store and provides transactions.
 
 Rules: the only tables here are the two of `bookkeeping`; all others belong to a part. It needs

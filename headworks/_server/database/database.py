@@ -25,6 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from headworks._server.checked_sqlite.commit_counter import CommitCounter
 from headworks._server.database import dialects
 from headworks._server.database.migrations import Bookkeeping, Step, migrate
+from headworks._server.database.planner_statistics import PlannerStatistics
 from headworks._server.database.prepared import (
     PreparedStatement,
     run_script,
@@ -86,6 +87,8 @@ class Database:
         self._asking = dialects.asking(self._engine)  # the engine for single statements
         self.useful_readers = dialects.useful_readers(self._engine)  # threads, at a time
         self._writing = dialects.writing(self._engine)  # the engine that locks for writing
+        tables = own.state.metadata.tables.values()
+        self._statistics = PlannerStatistics(self._asking, tables)
         try:
             with dialects.migrating(self._engine).begin() as connection:
                 dialects.lock_for_migration(connection)
@@ -228,6 +231,7 @@ class Database:
                 self._checkpoint_if_due()
             for listener in self._listeners:
                 listener()
+            self._statistics.changed(group.members)
         except BaseException as error:
             group.error = group.error or error
             raise
