@@ -12,6 +12,9 @@ Rules:
 - Work whose request was cancelled is skipped. A pool that closes ends the requests that wait.
 - Changes are made by one thread. Those that wait share a transaction of the store, and none is
   acknowledged before it is flushed.
+- A short piece of work may run in that thread before the transaction, and hand its rest over to the
+  same thread. Going from thread to thread would cost more than the work, because threads wait for
+  the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ CHANGES: Final = "changes"  # of schemas and versions, one at a time in the stor
 MAX_WAITING: Final = 200  # requests in the queue of one pool
 _MAX_TOGETHER = 64  # changes in one transaction
 _MAX_SECONDS_TOGETHER = 0.05  # after which no further one begins
+_PROMPT_SECONDS = 0.1  # a thread that is busy for longer may be stuck
 _CLOSE_SECONDS = 1.0
 
 
@@ -57,7 +61,8 @@ Together = Callable[[], AbstractContextManager[None]]
 class WorkerPool:
     """Some threads and their queue; it is used on one event loop.
 
-    Each thread runs what waits inside of `together`. If that raises, all of the work has failed.
+    A pool that has `together` has one thread, which runs what waits inside of that. If it raises,
+    all of the work has failed.
     """
 
     def __init__(self, name: str, threads: int, together: Together | None = None) -> None:
@@ -71,16 +76,28 @@ class WorkerPool:
         self._threads: list[Thread] = []
         self._most_threads = threads
         self._closing = False
+        self._busy_since: float | None = None  # of the one thread, if it has begun something
 
     @property
     def waiting(self) -> int:
         """The number of requests that wait for a thread."""
         return max(self._unfinished - self._most_threads, 0)
 
-    async def run(self, work: Work) -> Response:
-        """Run the work in a thread, and return its response; ServiceError 503 if too many wait."""
+    @property
+    def is_prompt(self) -> bool:
+        """Whether the one thread comes to further work soon."""
+        since = self._busy_since
+        is_stuck = since is not None and time.monotonic() - since > _PROMPT_SECONDS
+        return not is_stuck and self._unfinished < MAX_WAITING // 2
+
+    async def run(self, work: Work, *, before: bool = False) -> Response:
+        """Run the work in a thread, and return its response; ServiceError 503 if too many wait.
+
+        With `before`, work that is short begins before the next `together`. It may hand over its
+        rest to this pool, and that runs inside.
+        """
         loop = asyncio.get_running_loop()
-        job = _Job(work, loop, loop.create_future())
+        job = _Job(work, loop, loop.create_future(), before)
         self._put(job)
         return await job.response
 
@@ -114,31 +131,58 @@ class WorkerPool:
     def _run_jobs(self) -> None:
         while (job := self._jobs.get()) is not None:
             if self._together is None:
-                results = [(job, self._result(job))]
+                self._end([(job, self._result(job))])
             else:
-                results = self._run_together(self._together, job)
+                self._busy_since = time.monotonic()
+                ready = self._begin_waiting(job)
+                while ready:
+                    self._busy_since = time.monotonic()
+                    ready = self._run_together(self._together, ready)
+                self._busy_since = None
+            del job  # an idle thread keeps no request
+
+    def _begin_waiting(self, first: _Job) -> list[_Job]:
+        """Begin what waits; return what is to run inside of `together`."""
+        ready: list[_Job] = []
+        ended: list[tuple[_Job, _Result]] = []
+        jobs, until = [first], time.monotonic() + _MAX_SECONDS_TOGETHER
+        while jobs:
+            job = jobs.pop()
+            if not job.before:
+                ready.append(job)
+            elif isinstance(result := self._result(job), HandedOver) and result.pool is self:
+                ready.append(_Job(result.work, job.loop, job.response))
+            else:
+                ended.append((job, result))
+            if len(ready) < _MAX_TOGETHER and time.monotonic() < until:
+                jobs = self._waiting_job()
+        self._end(ended)
+        return ready
+
+    def _run_together(self, together: Together, jobs: list[_Job]) -> list[_Job]:
+        """Run the first jobs inside of `together`; return the others."""
+        results: list[tuple[_Job, _Result]] = []
+        until = time.monotonic() + _MAX_SECONDS_TOGETHER
+        try:
+            with together():
+                for job in jobs:
+                    results.append((job, self._result(job)))
+                    if time.monotonic() >= until:
+                        break
+        except BaseException as error:
+            failed = results or [(job, error) for job in jobs]
+            results = [
+                (job, result if isinstance(result, BaseException) else error)
+                for job, result in failed
+            ]
+        self._end(results)
+        return jobs[len(results) :]
+
+    def _end(self, results: Sequence[tuple[_Job, _Result]]) -> None:
+        if results:
             with self._lock:
                 self._unfinished -= len(results)
             _finish(results)
-            del job, results  # an idle thread keeps no request
-
-    def _run_together(self, together: Together, first: _Job) -> list[tuple[_Job, _Result]]:
-        """Run the first job, and those that wait behind it."""
-        results: list[tuple[_Job, _Result]] = []
-        jobs, until = [first], time.monotonic() + _MAX_SECONDS_TOGETHER
-        try:
-            with together():
-                while jobs:
-                    job = jobs.pop()
-                    results.append((job, self._result(job)))
-                    if len(results) < _MAX_TOGETHER and time.monotonic() < until:
-                        jobs = self._waiting_job()
-        except BaseException as error:
-            return [
-                (job, result if isinstance(result, BaseException) else error)
-                for job, result in [*results, *((job, error) for job in jobs)]
-            ]
-        return results
 
     def _waiting_job(self) -> list[_Job]:
         """Return one job that waits, if there is any."""
@@ -172,6 +216,7 @@ class _Job:
     work: Work
     loop: asyncio.AbstractEventLoop
     response: asyncio.Future[Response]
+    before: bool = False  # whether it begins before `together`
 
 
 def _finish(results: Sequence[tuple[_Job, _Result]]) -> None:

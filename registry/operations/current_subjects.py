@@ -59,6 +59,10 @@ class CurrentSubjects:
             self._remember(name, revision, found)
         return found
 
+    def remembers(self, name: Subject) -> bool:
+        """Return whether the subject of that name is remembered, as it is or was."""
+        return name in self._known
+
     def _remember(self, name: Subject, revision: int, found: CurrentSubject) -> None:
         with self._lock:
             self._known[name] = revision, found

@@ -100,6 +100,10 @@ class Registrar:
             name, proposal, who=who, normalize=normalize, response_format=response_format
         )
 
+    def remembers(self, name: str) -> bool:
+        """Return whether the subject was asked for lately, and had a version then."""
+        return self._current.remembers(Subject.parse(name))
+
     def find_registered(
         self,
         name: str,

@@ -11,6 +11,7 @@ Rules:
   path and method that no direct route has, and so refuses them.
 - The function runs in a thread of the pool that `runs_in` names, or else in one of the framework's.
   An application whose `runs_in` marks a route that is not direct does not start: TypeError.
+- `may_begin_in` names a pool that may begin the function in its place, to save going there later.
 - Errors are answered by the application's own handlers.
 """
 
@@ -97,7 +98,8 @@ _READERS: Mapping[object, _Reader] = {
 }
 
 
-_POOL = "registry_pool"  # the attribute of a route function with the name of its pool
+# Attributes of a route function: the name of its pool, and of another one that may begin it.
+_POOL, _FIRST_POOL = "registry_pool", "registry_first_pool"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Handler = Callable[[Request], Awaitable[Response]]
 
@@ -107,6 +109,19 @@ def runs_in(pool: str) -> Callable[[_Function], _Function]:
 
     def mark(function: _Function) -> _Function:
         setattr(function, _POOL, pool)
+        return function
+
+    return mark
+
+
+def may_begin_in(pool: str, when: Callable[..., bool]) -> Callable[[_Function], _Function]:
+    """Let the thread of that pool begin the function, if `when` of its arguments says so.
+
+    It does so while the pool is prompt. `when` is called on the event loop.
+    """
+
+    def mark(function: _Function) -> _Function:
+        setattr(function, _FIRST_POOL, (pool, when))
         return function
 
     return mark
@@ -171,12 +186,17 @@ def _handler(route: APIRoute, pools: Mapping[str, WorkerPool]) -> _Handler | Non
         return None
     readers = [(one.name, _READERS[one.annotation], one) for one in declared]
     pool = pools.get(getattr(function, _POOL, ""))
+    first_name, when = getattr(function, _FIRST_POOL, ("", bool))
+    first = pools.get(first_name)
 
     async def handle(request: Request) -> Response:
         await guard.guard(request)
         given = {name: await read(request, one) for name, read, one in readers}
         if pool is None:
             return cast(Response, await run_in_threadpool(function, **given))
-        return await pool.run(partial(function, **given))
+        work = partial(function, **given)
+        if first is not None and first.is_prompt and when(**given):
+            return await first.run(work, before=True)
+        return await pool.run(work)
 
     return handle

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from fastapi import APIRouter, Query, Response
 
 from headworks._registry.model import refusals
+from headworks._registry.model.definition import JsonObject
 from headworks._registry.operations.response_bodies import Entity
 from headworks._registry.service.bodies import (
     BODY_OF_SCHEMA,
@@ -17,8 +18,8 @@ from headworks._registry.service.bodies import (
     read_proposal,
     read_retagging,
 )
-from headworks._registry.service.dependencies import DependenciesOf
-from headworks._registry.service.direct_route import runs_in
+from headworks._registry.service.dependencies import Dependencies, DependenciesOf
+from headworks._registry.service.direct_route import may_begin_in, runs_in
 from headworks._registry.service.guard import RequestPermissionsOf
 from headworks._registry.service.parameters import (
     Author,
@@ -37,6 +38,7 @@ from headworks._registry.service.parameters import (
 from headworks._registry.worker_pools import CHANGES, CHECKS, LOOKUPS, HandedOver
 
 router = APIRouter(tags=["subjects"])
+_SHORT = 16_000  # characters of a schema that is parsed in a few milliseconds
 
 
 @router.get("/subjects")
@@ -102,7 +104,22 @@ def list_versions(
     return answer(page_of(dependencies.reader.versions(subject, version_filter), page))
 
 
+def _is_short_and_new(
+    *,
+    dependencies: Dependencies,
+    subject: str,
+    body: JsonObject,
+    dry_run: bool = False,
+    **_: object,
+) -> bool:
+    """Whether a registration is likely to end in a change, and its look-up is short."""
+    text = body.get("schema")
+    is_short = isinstance(text, str) and len(text) <= _SHORT and not body.get("references")
+    return is_short and not dry_run and not dependencies.registrar.remembers(subject)
+
+
 @router.post("/subjects/{subject}/versions", openapi_extra=BODY_OF_SCHEMA, response_model=None)
+@may_begin_in(CHANGES, _is_short_and_new)
 @runs_in(LOOKUPS)
 def register(
     dependencies: DependenciesOf,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,14 @@ from fastapi import Response
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.types import ASGIApp
 
+from headworks._registry import worker_pools
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.operations import reader, registrar
 from headworks._registry.operations.compatibility_check import check_compatibility
+from headworks._registry.operations.registrar import Registrar
 from headworks._registry.service.app import create_app
 from headworks._registry.store import RegistryStore
-from headworks._registry.worker_pools import MAX_WAITING, HandedOver, WorkerPool
+from headworks._registry.worker_pools import CHANGES, MAX_WAITING, HandedOver, WorkerPool
 from headworks.schema._difference import differences
 from tests.registry.in_process import ask
 from tests.registry.rest import record, text_of
@@ -138,6 +140,143 @@ def test_too_many_of_them_are_refused_and_counted(tmp_path: Path) -> None:
         assert (await ask(app, "POST", CHECK, KNOWN))[0] == 200
 
     run(tmp_path, test)
+
+
+def test_a_registration_is_begun_by_the_thread_of_changes_if_it_is_short_and_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    find = Registrar.find_registered
+
+    def seen(*given: Any, **named: Any) -> Any:
+        begun.append(threading.current_thread().name.split("-")[1])
+        return find(*given, **named)
+
+    monkeypatch.setattr(Registrar, "find_registered", seen)
+    long = {"schema": text_of({**record("a:int"), "doc": "x" * 16_000})}
+    uses = {"schema": text_of({"type": "array", "items": "Event"})}
+    reference = {"name": "Event", "subject": "s", "version": 1}
+
+    async def test(app: ASGIApp) -> None:
+        begun.clear()  # of the first schema of `s`
+        other = "/subjects/other/versions"
+        for target, body, where in (
+            (REGISTER, KNOWN, "changes"),  # which remembers the subject now
+            (REGISTER, KNOWN, "lookups"),
+            (REGISTER, new(1), "lookups"),
+            (other, new(1), "changes"),
+            ("/subjects/long/versions", long, "lookups"),
+            ("/subjects/r/versions", {**uses, "references": [reference]}, "lookups"),
+            ("/subjects/dry/versions?dry_run=true", new(1), "lookups"),
+        ):
+            assert (await ask(app, "POST", target, body))[0] == 200, target
+            assert begun.pop() == where, target
+
+    run(tmp_path, test)
+
+
+def test_a_registration_that_repeats_one_does_not_wait_for_a_slow_change(tmp_path: Path) -> None:
+    other = "/subjects/other/versions"
+
+    async def fill(app: ASGIApp) -> None:
+        assert (await ask(app, "POST", other, KNOWN))[0] == 200
+
+    async def test(app: ASGIApp) -> None:  # on a registry that remembers no subject
+        async with slow(app, REGISTER, 1) as tasks:
+            await asyncio.sleep(2 * worker_pools._PROMPT_SECONDS)
+            assert (await ask(app, "POST", other, KNOWN))[0] == 200
+            assert not tasks[0].done()
+
+    run(tmp_path, fill)
+    run(tmp_path, test)
+
+
+class _Transactions:
+    """What happened in a pool with transactions, in its order."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.fails = ""  # when a transaction fails
+        self.pool = WorkerPool(CHANGES, 1, self.together)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        for at in ("begin", "end"):
+            self.seen.append(at)
+            if self.fails == at:
+                raise OSError(f"the disk fails at the {at}")
+            if at == "begin":
+                yield
+
+    def step(self, name: str, then: Callable[[], Response | HandedOver] = Response) -> Any:
+        def work() -> Response | HandedOver:
+            self.seen.append(name)
+            return then()
+
+        return work
+
+    async def run(self, *works: tuple[Callable[[], Any], bool]) -> list[Any]:
+        """Run them at a time: all wait before the first one begins."""
+        held, release = threading.Event(), threading.Event()
+
+        def hold() -> Response:
+            held.set()
+            assert release.wait(PATIENCE)
+            return Response()
+
+        async with asyncio.timeout(PATIENCE):
+            holding = asyncio.create_task(self.pool.run(hold, before=True))
+            await until(held.is_set)
+            tasks = [
+                asyncio.create_task(self.pool.run(work, before=before)) for work, before in works
+            ]
+            await until(lambda: self.pool._unfinished == len(works) + 1)
+            release.set()
+            await holding
+            return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_work_begins_before_the_transaction_that_its_rest_shares() -> None:
+    log = _Transactions()
+
+    def two_steps(number: int) -> Any:
+        rest = log.step(f"rest {number}")
+        return log.step(f"first {number}", lambda: log.pool.hand_over(rest))
+
+    ends = log.step("ends")
+    results = asyncio.run(
+        log.run(
+            (two_steps(0), True),
+            (ends, True),
+            (log.step("inside"), False),
+            (two_steps(1), True),
+        )
+    )
+    assert [one.status_code for one in results] == [200] * 4
+    assert log.seen == ["first 0", "ends", "first 1", "begin", "rest 0", "inside", "rest 1", "end"]
+
+
+def test_work_that_ends_before_the_transaction_does_not_fail_with_it() -> None:
+    for fails in ("begin", "end"):
+        log = _Transactions()
+        log.fails = fails
+        wrong = log.step("wrong", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+        results = asyncio.run(
+            log.run((log.step("ends"), True), (log.step("inside"), False), (wrong, False))
+        )
+        assert results[0].status_code == 200
+        assert isinstance(results[1], OSError)
+        assert isinstance(results[2], OSError if fails == "begin" else ZeroDivisionError)
+        log.fails = ""
+        assert asyncio.run(log.run((log.step("later"), False)))[0].status_code == 200
+
+
+def test_a_transaction_ends_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = _Transactions()
+    monkeypatch.setattr(worker_pools, "_MAX_SECONDS_TOGETHER", 0.0)
+    results = asyncio.run(log.run((log.step("one"), False), (log.step("two"), False)))
+    assert [one.status_code for one in results] == [200] * 2
+    assert log.seen == ["begin", "one", "end", "begin", "two", "end"]
 
 
 @pytest.mark.parametrize("handed_over", [False, True])
