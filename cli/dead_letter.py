@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headworks._cli.broker_address import bootstrap_servers, topics_metadata
+from headworks._cli.confirmation import YesOption, confirm
 from headworks._cli.option_groups import expand_groups
 from headworks._cli.options import BootstrapOption, RegistryOption
 from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
@@ -200,7 +201,7 @@ def redrive(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="show what would be sent, and send nothing")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
+    yes: YesOption = False,
     bootstrap: BootstrapOption = None,
     registry: RegistryOption = None,
     format: FormatOption = Format.TEXT,
@@ -230,7 +231,7 @@ def redrive(
         if dry_run or not report.sent:
             return
         count = _letters_text(sum(report.sent.values()))
-        typer.confirm(f"send {count} to {where}?", abort=True, err=True)
+        confirm(f"send {count} to {where}?")
     with _continued(found):
         report = found.run()
     _print_report(report, options.group, format, dry_run=False)

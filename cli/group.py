@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from headworks._cli.broker_address import bootstrap_servers, topics_metadata
+from headworks._cli.confirmation import YesOption, confirm
 from headworks._cli.options import BootstrapOption
 from headworks._cli.output import (
     Format,
@@ -204,13 +205,13 @@ def offsets_import(
 @group_app.command()
 def delete(
     group: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
+    yes: YesOption = False,
     bootstrap: BootstrapOption = None,
     zookeeper: ZooKeeper = None,
 ) -> None:
     """Delete a group without members, and its offsets."""
     if not yes:
-        typer.confirm(f"delete group {group} and its offsets?", abort=True, err=True)
+        confirm(f"delete group {group} and its offsets?")
     with _groups(bootstrap, zookeeper) as groups:
         groups.delete(group)
     print_status(f"deleted {group}")

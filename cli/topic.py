@@ -17,6 +17,7 @@ from headworks._cli.broker_address import (
     topic_metadata,
     topics_metadata,
 )
+from headworks._cli.confirmation import YesOption, confirm
 from headworks._cli.options import BootstrapOption, RegistryOption
 from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
 from headworks._settings import resolve
@@ -138,14 +139,14 @@ def describe(
 @topic_app.command()
 def delete(
     topic: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
+    yes: YesOption = False,
     bootstrap: BootstrapOption = None,
 ) -> None:
     """Delete a topic and all its messages."""
     address = bootstrap_servers(bootstrap)
     topic_metadata(address, topic)  # raises for a topic that does not exist
     if not yes:
-        typer.confirm(f"delete {topic} and all its messages?", abort=True, err=True)
+        confirm(f"delete {topic} and all its messages?")
     admin = admin_client(address)
     _wait(admin.delete_topics([topic]), address, f"delete {topic}")
     print_status(f"deleted {topic}")

@@ -49,6 +49,7 @@ REFUSED = (
     ("registry start --listen here", "is not HOST:PORT"),
     ("console start --listen x", "is not HOST:PORT"),
     ("topic create x --config compact", "is no NAME=VALUE"),
+    ("group delete g", "nobody can answer here: delete group g and its offsets?"),
     ("group reset g", "either --to a place, or by a --shift"),
     ("group reset g --to tomorrow", "--to 'tomorrow'"),
     ("load run --every 10", "--every '10' is not a duration"),
