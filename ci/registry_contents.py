@@ -27,7 +27,7 @@ from headworks.schema._model import Named, named_types
 
 GLOBAL = ""  # the scope of the registry's own settings
 EVERY_CONTEXT = str(Subject(GLOBAL_CONTEXT, ""))  # the scope of settings for all contexts
-_ALL_CONTEXTS = "subjectPrefix=%3A%2A%3A"
+_ALL_CONTEXTS = ":*:"
 _OURS = "policy"  # a setting that only our registry has
 Settings = Mapping[str, Any]
 Key = tuple[str, int]  # subject and version
@@ -134,9 +134,10 @@ class ContentDifference:
 def read_contents(client: RegistryClient, also: Iterable[str] = ()) -> RegistryContents:
     """Read a whole registry: one request for 1,000 versions, and two for each subject.
 
+    A registry without a list of versions gets one request for each of them.
     Settings and modes are also read of the scopes in `also`, which may have no version there.
     """
-    found = client.list_objects(f"{_ALL_CONTEXTS}&deleted=true&aliases=true")
+    found = client.list_objects(_ALL_CONTEXTS, deleted=True)
     live = {
         (str(Subject.parse(one["subject"])), int(one["version"]))
         for one in client.list_objects(_ALL_CONTEXTS)

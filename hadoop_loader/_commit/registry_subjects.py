@@ -276,7 +276,12 @@ class RegistrySubjects:
         """
         try:
             versions = self._registry.list_versions(
-                prefix, aliases=True, limit=most, deleted=deleted, latest_only=latest_only
+                prefix,
+                aliases=True,
+                limit=most,
+                deleted=deleted,
+                latest_only=latest_only,
+                only_listed=True,
             )
         except RefusedError:
             return {}

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from headworks.compatibility import Finding, Level, Policy
 from headworks.errors import HeadworksError, RefusedError
+from headworks.registry_client import _listing
 from headworks.registry_client._answers import (
     Compatibility,
     CompatibilityGroup,
@@ -31,7 +32,6 @@ from headworks.registry_client._answers import (
     subject_versions,
 )
 from headworks.registry_client._credentials import Token
-from headworks.registry_client._listing import PAGE_VERSIONS, read_all
 from headworks.registry_client._transport import HttpTransport
 
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
@@ -205,35 +205,41 @@ class RegistryClient:
         deleted: bool = False,
         aliases: bool = False,
         limit: int | None = None,
+        only_listed: bool = False,
     ) -> list[SubjectVersion]:
         """Return the versions of all subjects whose names start with `prefix`, in few requests.
 
         The prefix `:*:` stands for all contexts; otherwise only the default one is listed. With
         `deleted`, soft-deleted versions are included. With `aliases`, subjects that have an alias
         under the prefix are included. `limit` ends the listing early, with at least that many.
+
+        A registry without such a list is asked for each version, or, with `only_listed`, for none.
         """
-        query = f"subjectPrefix={_quoted(prefix)}&latestOnly={str(latest_only).lower()}"
-        query += "&deleted=true" if deleted else ""
-        query += "&aliases=true" if aliases else ""
+        how = {"latest_only": latest_only, "deleted": deleted}
+        path = _listing.page_paths(prefix, aliases=aliases, **how)
 
         def page(first: int) -> list[SubjectVersion]:
-            return subject_versions(self._page(query, first))
+            return subject_versions(self._request("GET", path(first)))
 
-        return read_all(page, self.url, limit=limit)
+        try:
+            found = _listing.read_all(page, self.url, limit=limit)
+        except KeyError:  # its versions do not say what they are versions of
+            found = []
+        if found or only_listed:
+            return found
+        return [*map(subject_version, _listing.read_each(self.ask, prefix, limit=limit, **how))]
 
-    def list_objects(self, query: str, *, limit: int | None = None) -> list[JsonBody]:
-        """Return what `GET /schemas` lists for a query, as JSON objects.
-
-        With `limit`, the list ends early, with at least that many.
-        """
+    def list_objects(self, prefix: str, *, deleted: bool = False) -> list[JsonBody]:
+        """Return the same as JSON objects with their aliases, as the registry has them."""
+        how = {"latest_only": False, "deleted": deleted}
+        path = _listing.page_paths(prefix, aliases=True, **how)
 
         def page(first: int) -> list[JsonBody]:
-            return list(as_json(self._page(query, first)))
+            return list(as_json(self._request("GET", path(first))))
 
-        return read_all(page, self.url, limit=limit)
-
-    def _page(self, query: str, first: int) -> JsonBody:
-        return self._request("GET", f"/schemas?{query}&offset={first}&limit={PAGE_VERSIONS}")
+        found = _listing.read_all(page, self.url)
+        complete = found and _listing.is_complete(found)
+        return found if complete else _listing.read_each(self.ask, prefix, limit=None, **how)
 
     def subjects(self) -> list[str]:
         """Return the names of all live subjects."""
@@ -244,8 +250,11 @@ class RegistryClient:
 
         A registry that states no policy has that of `Policy.default_of`.
         """
-        path = "/config" if subject is None else f"/config/{_quoted(subject)}?defaultToGlobal=true"
-        found = self.ask("GET", path)
+        found = None
+        if subject is not None:
+            found = self._ask_optional("GET", f"/config/{_quoted(subject)}?defaultToGlobal=true")
+        if found is None:  # some registries have no settings for a subject without versions
+            found = self.ask("GET", "/config")
         policy = found.get("policy")
         return Compatibility(
             Level(found["compatibilityLevel"]),

@@ -1,5 +1,7 @@
 """A registry's list of versions, page by page; in a long list, two are requested at a time.
 
+`read_each` lists the versions of a registry that lists none, or not as Confluent's does.
+
 Rules:
 
 - Each page starts with the last version of the previous page. If it does not, a version was
@@ -10,15 +12,19 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
+from urllib.parse import quote
 
-from headworks.errors import UnreachableError
+from headworks.errors import RefusedError, UnreachableError
+from headworks.registry_client._answers import JsonBody
 
 PAGE_VERSIONS = 1000
+EVERYWHERE = ":*:"  # the prefix of the subjects of all contexts
 _MAX_REREAD_PAGES = 50
+_NOT_FOUND = 404
 # The registry makes one page while this process decodes another one. More gain nothing.
 _AHEAD = 2
 
@@ -52,6 +58,56 @@ def read_all(read: PageReader[Version], url: str, *, limit: int | None = None) -
         f"the schemas at {url} change faster than they can be listed",
         fix="run this again when less is registered or deleted there",
     )
+
+
+def page_paths(
+    prefix: str, *, latest_only: bool, deleted: bool, aliases: bool
+) -> Callable[[int], str]:
+    """Return the function from the position of a page to the path of its request."""
+    query = f"subjectPrefix={quote(prefix, safe='')}&latestOnly={str(latest_only).lower()}"
+    query += "&deleted=true" if deleted else ""
+    query += "&aliases=true" if aliases else ""
+    return lambda first: f"/schemas?{query}&offset={first}&limit={PAGE_VERSIONS}"
+
+
+def is_complete(versions: Sequence[JsonBody]) -> bool:
+    """Return whether each version of a list says what it is a version of, as Confluent's do."""
+    return all({"subject", "version", "id", "schema"} <= one.keys() for one in versions)
+
+
+def read_each(
+    ask: Callable[[str, str], Any],
+    prefix: str,
+    *,
+    latest_only: bool,
+    deleted: bool,
+    limit: int | None,
+) -> list[JsonBody]:
+    """Return the versions of all subjects with a prefix, by one request for each."""
+    found: list[JsonBody] = []
+    for path in _paths_of_each(ask, prefix, latest_only=latest_only, deleted=deleted):
+        if limit is not None and len(found) >= limit:
+            break
+        try:
+            found.append(ask("GET", path))
+        except RefusedError as error:
+            if error.status != _NOT_FOUND:  # it was deleted in between
+                raise
+    return found
+
+
+def _paths_of_each(
+    ask: Callable[[str, str], Any], prefix: str, *, latest_only: bool, deleted: bool
+) -> Iterator[str]:
+    also = "deleted=true" if deleted else ""
+    names = ask("GET", f"/subjects?subjectPrefix={quote(prefix, safe='')}&{also}".rstrip("&"))
+    for name in sorted(map(str, names)):
+        if prefix != EVERYWHERE and not name.startswith(prefix):
+            continue  # this registry does not know the parameter
+        subject = f"/subjects/{quote(name, safe='')}/versions"
+        numbers = ask("GET", f"{subject}?{also}".rstrip("?"))
+        for number in sorted(numbers)[-1:] if latest_only else sorted(numbers):
+            yield f"{subject}/{number}?{also}".rstrip("?")
 
 
 class _Pages(Generic[Version]):

@@ -17,8 +17,8 @@ from pathlib import Path
 from headworks.errors import UnreachableError, UsageError
 
 
-def fetch(pom: Path, name: str, label: str) -> list[Path]:
-    """The jars that a POM names and all that they need; fetched once, then from the cache.
+def fetch(pom: Path, name: str, label: str, kind: str = "jar") -> list[Path]:
+    """The files of a kind that a POM names and needs; fetched once, then from the cache.
 
     The cache is a folder of `$XDG_CACHE_HOME/headworks` (`~/.cache/headworks` by default), another
     for every content of the POM. Raises UsageError without `mvn`, UnreachableError if Maven
@@ -30,7 +30,7 @@ def fetch(pom: Path, name: str, label: str) -> list[Path]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
             _download(folder, pom, label)
-    return sorted(folder.glob("*.jar"))
+    return sorted(folder.glob(f"*.{kind}"))
 
 
 def postgresql_driver() -> list[Path]:

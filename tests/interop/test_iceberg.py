@@ -170,7 +170,7 @@ def test_trino_reads_local_timestamps(
 
 def need_java25() -> None:
     """Skip the test if Trino cannot run."""
-    if engines.java25() is None:
+    if engines.java_since(25) is None:
         pytest.skip("Trino needs Java 25: set JAVA_HOME to one")
 
 

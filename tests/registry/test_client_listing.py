@@ -26,6 +26,8 @@ def listing(versions: Callable[[int], Sequence[int]]) -> Iterator[tuple[Registry
     """Yield the client of a server that lists what `versions` returns for an offset."""
 
     def answer(path: str) -> tuple[int, object]:
+        if path.startswith("/subjects"):
+            return 200, []
         found = versions(int(parse_qs(urlsplit(path).query)["offset"][0]))
         return 200, [{"subject": f"{n:05}", "version": 1, "id": n, "schema": "x"} for n in found]
 
@@ -59,14 +61,14 @@ def test_two_pages_are_requested_at_a_time() -> None:
         return range(4000)[offset : offset + PAGE]
 
     with listing(slow) as (client, _):
-        real = client._page
+        real = client._request
 
-        def page(query: str, first: int) -> object:
-            if first in (1998, 2997):
+        def request(method: str, path: str) -> object:
+            if "offset=1998&" in path or "offset=2997&" in path:
                 both.wait()
-            return real(query, first)
+            return real(method, path)
 
-        client._page = page  # type: ignore[method-assign]
+        client._request = request  # type: ignore[method-assign, assignment]
         assert ids(client) == [*range(4000)]
     assert {1998, 2997} <= {*served}
 
@@ -160,3 +162,64 @@ def test_a_list_in_lines_that_lacks_one_is_refused() -> None:
         pytest.raises(RefusedError, match="is not a schema registry"),
     ):
         RegistryClient(url).list_versions()
+
+
+VERSIONS = {
+    ("a-value", 1): False,
+    ("a-value", 2): False,
+    ("a-value", 3): True,
+    ("b-value", 1): False,
+}
+FOREIGN_LISTS: tuple[object, ...] = ([], [{"schema": '"int"'}] * 3)
+
+
+@contextmanager
+def foreign(listed: object, gone: tuple[str, int] | None = None) -> Iterator[RegistryClient]:
+    """A registry that has Confluent's interface, but for the list of versions.
+
+    It ignores prefixes, and `gone` is deleted after its number was read.
+    """
+
+    def answer(path: str) -> tuple[int, object]:
+        parts = urlsplit(path).path.strip("/").split("/")
+        deleted = "deleted=true" in path
+        shown = [key for key, is_deleted in VERSIONS.items() if deleted or not is_deleted]
+        if parts[0] == "schemas":
+            return 200, listed
+        if parts == ["subjects"]:
+            return 200, sorted({subject for subject, _ in shown})
+        numbers = [number for subject, number in shown if subject == parts[1]]
+        if len(parts) == 3:
+            return 200, numbers
+        number = int(parts[3])
+        if number not in numbers or (parts[1], number) == gone:
+            return 404, {"error_code": 40402, "message": "no such version"}
+        at = [*VERSIONS].index((parts[1], number))
+        return 200, {"subject": parts[1], "version": number, "id": at, "schema": '"int"'}
+
+    with prepared_server(answer) as (url, _):
+        yield RegistryClient(url)
+
+
+@pytest.mark.parametrize("listed", FOREIGN_LISTS)
+def test_a_registry_that_lists_no_versions_is_asked_for_each(listed: object) -> None:
+    with foreign(listed) as client:
+
+        def keys(prefix: str = "", **more: bool) -> list[tuple[str, int]]:
+            return [(one.subject, one.version) for one in client.list_versions(prefix, **more)]
+
+        live = [key for key, is_deleted in VERSIONS.items() if not is_deleted]
+        for everywhere in ("", ":*:"):
+            assert keys(everywhere) == live
+            assert keys(everywhere, deleted=True) == [*VERSIONS]
+            assert keys(everywhere, latest_only=True) == [("a-value", 2), ("b-value", 1)]
+        assert keys("b") == [("b-value", 1)]
+        assert keys("c") == []
+        assert keys(only_listed=True) == []
+        assert len(client.list_versions(limit=2)) == 2
+        assert [one["id"] for one in client.list_objects(":*:", deleted=True)] == [0, 1, 2, 3]
+
+
+def test_a_version_that_is_deleted_in_between_is_left_out() -> None:
+    with foreign([], gone=("a-value", 1)) as client:
+        assert [one.version for one in client.list_versions("a")] == [2]

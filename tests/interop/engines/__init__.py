@@ -35,20 +35,20 @@ def spark41_rows(catalog: str, namespace: str, tables: Sequence[str]) -> dict[st
 def trino_rows(catalog: str, namespace: str, tables: Sequence[str]) -> dict[str, list[Any]]:
     """The rows of Iceberg tables by offset, as Trino reads them. `catalog`: a JDBC URL."""
     jars = maven.fetch(_HERE.parent / "trino.xml", "trino", "Trino")
-    java = [str(java25()), "--add-modules=jdk.incubator.vector"]
+    java = [str(java_since(25)), "--add-modules=jdk.incubator.vector"]
     printed = _printed("TrinoRows", jars, [catalog, namespace, *tables], java=java)
     return {
         table: [_from_trino(row) for row in rows] for table, rows in _rows_by_table(printed).items()
     }
 
 
-def java25() -> Path | None:
-    """A Java of version 25 or newer, which Trino needs."""
+def java_since(oldest: int) -> Path | None:
+    """A Java of that version or newer."""
     homes = [Path(os.environ.get("JAVA_HOME", "/")), *sorted(Path("/usr/lib/jvm").glob("*"))]
     for release in (home / "release" for home in homes):
         text = release.read_text(encoding="utf-8") if release.is_file() else ""
         version = re.search(r'JAVA_VERSION="(\d+)', text)
-        if version is not None and int(version[1]) >= 25:
+        if version is not None and int(version[1]) >= oldest:
             return release.with_name("bin") / "java"
     return None
 
