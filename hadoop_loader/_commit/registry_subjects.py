@@ -257,7 +257,7 @@ class RegistrySubjects:
             return error
         if not live:
             return ()
-        every = self._listing(subject, deleted=True).get(subject)
+        every = self._listing(subject, deleted=True, only_listed=False).get(subject)
         return self._writers(every or self._registry.history(subject), max(live))
 
     def _listing(
@@ -267,6 +267,7 @@ class RegistrySubjects:
         *,
         deleted: bool = False,
         latest_only: bool = False,
+        only_listed: bool = True,
     ) -> _Listing:
         """Return the versions of all subjects with a prefix; none if there are `most`, or no
         listing.
@@ -281,7 +282,7 @@ class RegistrySubjects:
                 limit=most,
                 deleted=deleted,
                 latest_only=latest_only,
-                only_listed=True,
+                only_listed=only_listed,
             )
         except RefusedError:
             return {}

@@ -216,6 +216,21 @@ def test_a_registry_without_lists_is_asked_for_each_version(
     assert all({*found[topic]} <= {*expected[topic]} for topic in expected)
 
 
+@pytest.mark.parametrize("listed", [[], [{"schema": '"int"'}]])
+def test_deleted_versions_of_a_registry_that_lists_none_are_found(
+    client: Counted, monkeypatch: pytest.MonkeyPatch, listed: list[Any]
+) -> None:
+    expected = registered(client, 12)
+    request = Counted._request
+
+    def unlisted(self: Counted, method: str, path: str, body: Any = None) -> Any:
+        is_list = path.startswith("/schemas?")
+        return [*listed] if is_list else request(self, method, path, body)
+
+    monkeypatch.setattr(Counted, "_request", unlisted)
+    assert asked(client, *expected) == expected
+
+
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_forbidden_subject_is_reported_as_forbidden_and_not_as_ungoverned(
     client: Counted, monkeypatch: pytest.MonkeyPatch, status: int

@@ -95,27 +95,33 @@ def test_its_versions_are_listed_and_imported_with_their_ids(apicurio: str, tmp_
         assert import_registry(theirs, ours).plan.is_empty
 
 
+def _headworks(
+    folder: Path, *arguments: str, given: str = "", **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, with `given` on stdin and the settings."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "headworks._cli", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, **{f"HEADWORKS_{name}".upper(): settings[name] for name in settings}},
+        input=given,
+        timeout=300,
+        check=False,
+    )
+
+
 def test_the_pipeline_runs_with_it(apicurio: str, tmp_path: Path) -> None:
     (tmp_path / "click.avsc").write_text(json.dumps(_CLICK))
     with start_broker(tmp_path / "broker") as broker:
-        environment = {
-            **os.environ,
-            "HEADWORKS_REGISTRY": apicurio,
-            "HEADWORKS_BOOTSTRAP": broker.address,
-            "HEADWORKS_DATA_DIR": str(tmp_path / "data"),
+        settings = {
+            "registry": apicurio,
+            "bootstrap": broker.address,
+            "data_dir": str(tmp_path / "data"),
         }
 
         def headworks(*arguments: str, given: str = "") -> str:
-            done = subprocess.run(
-                [sys.executable, "-P", "-m", "headworks._cli", *arguments],
-                capture_output=True,
-                text=True,
-                cwd=tmp_path,
-                env=environment,
-                input=given,
-                timeout=300,
-                check=False,
-            )
+            done = _headworks(tmp_path, *arguments, given=given, **settings)
             assert done.returncode == 0, done.stderr
             return done.stdout
 
@@ -136,12 +142,6 @@ def test_the_gate_compares_with_it(apicurio: str, tmp_path: Path) -> None:
     changed = {**record("a:string", name="Gate"), "headworks": {"topic": "gate"}}
     (tmp_path / "gate.avsc").write_text(json.dumps(changed))
     check = ["schema", "check", "gate.avsc", "--against", f"registry:{apicurio}"]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "headworks._cli", *check],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-    )
+    done = _headworks(tmp_path, *check)
     assert done.returncode == 1, done.stderr
     assert "refused  gate-value" in done.stdout
