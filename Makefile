@@ -77,7 +77,7 @@ soak: $(READY)  ## the long proofs: kills, power cuts, fuzzing, generated schema
 	    tests/hadoop_loader/test_loading.py tests/hadoop_loader/test_rewriting.py tests/hadoop_loader/test_on_spark.py
 	HEADWORKS_INTEROP=long $(BIN)/pytest tests/interop/test_hdfs.py tests/interop/test_s3.py tests/interop/test_iceberg.py \
 	    tests/interop/test_iceberg_catalogs.py tests/interop/test_hive.py tests/interop/test_go_clients.py \
-	    tests/interop/test_shared_hiveserver2.py tests/interop/test_spark_submit.py
+	    tests/interop/test_shared_hiveserver2.py tests/interop/test_spark_submit.py tests/interop/test_apicurio.py
 	HEADWORKS_TEST_WAREHOUSE=s3 $(BIN)/pytest --timeout=7200 \
 	    tests/hadoop_loader/test_loading.py tests/hadoop_loader/test_rewriting.py tests/hadoop_loader/test_outlived.py
 	HEADWORKS_TEST_COMPACTIONS=5000 HEADWORKS_TEST_COMPACTION_KILLS=100 $(BIN)/pytest --timeout=7200 \

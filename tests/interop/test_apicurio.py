@@ -27,7 +27,12 @@ from tests.registry.conftest import start_registry
 from tests.registry.rest import record, text_of
 from tests.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.spark,
+    pytest.mark.minutes,
+    pytest.mark.timeout(900),
+]
 
 _POM = Path(__file__).with_name("apicurio.xml")
 _INTERFACE = "apis/ccompat/v7"
