@@ -727,7 +727,10 @@ static int same_keys(const struct column *keys, size_t one, size_t other)
 {
     const uint32_t a = end_at(keys, one), b = end_at(keys, other);
     const uint32_t size = end_at(keys, one + 1) - a;
-    return end_at(keys, other + 1) - b == size && memcmp(keys->text + a, keys->text + b, size) == 0;
+    if (end_at(keys, other + 1) - b != size)
+        return 0;
+    /* As long as all keys are empty, there is no text. */
+    return size == 0 || memcmp(keys->text + a, keys->text + b, size) == 0;
 }
 
 static int few_keys_repeat(const struct column *keys, size_t first)

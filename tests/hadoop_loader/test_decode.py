@@ -147,6 +147,7 @@ def test_a_size_beyond_the_datum_reads_nothing(sizes: tuple[int, int], keep: boo
         ({"type": "array", "items": "null"}, b"\xfe\xff\xff\xff\xff\x7f\x00", "too many items"),
         ({"type": "array", "items": "long"}, b"\xfe\xff\xff\xff\x7f\x00", "ends too early"),
         ({"type": "map", "values": "int"}, b"\x04\x02a\x00\x02a\x00\x00", "occurs twice"),
+        ({"type": "map", "values": "int"}, b"\x04\x00\x00\x00\x00\x00", "occurs twice"),
         ("int", b"\x02\x02", "1 bytes are left"),
         (
             {"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 0},
