@@ -153,6 +153,7 @@ def test_a_registration_is_begun_by_the_thread_of_changes_if_it_is_short_and_new
         return find(*given, **named)
 
     monkeypatch.setattr(Registrar, "find_registered", seen)
+    monkeypatch.setattr(worker_pools, "_PROMPT_SECONDS", PATIENCE)  # on a busy machine, too
     long = {"schema": text_of({**record("a:int"), "doc": "x" * 16_000})}
     uses = {"schema": text_of({"type": "array", "items": "Event"})}
     reference = {"name": "Event", "subject": "s", "version": 1}
