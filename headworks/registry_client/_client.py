@@ -227,7 +227,11 @@ class RegistryClient:
             found = []
         if found or only_listed:
             return found
-        return [*map(subject_version, _listing.read_each(self.ask, prefix, limit=limit, **how))]
+        return [
+            *map(
+                subject_version, _listing.read_each(self._ask_optional, prefix, limit=limit, **how)
+            )
+        ]
 
     def list_objects(self, prefix: str, *, deleted: bool = False) -> list[JsonBody]:
         """Return the same as JSON objects with their aliases, as the registry has them."""
@@ -239,7 +243,9 @@ class RegistryClient:
 
         found = _listing.read_all(page, self.url)
         complete = found and _listing.is_complete(found)
-        return found if complete else _listing.read_each(self.ask, prefix, limit=None, **how)
+        return (
+            found if complete else _listing.read_each(self._ask_optional, prefix, limit=None, **how)
+        )
 
     def subjects(self) -> list[str]:
         """Return the names of all live subjects."""

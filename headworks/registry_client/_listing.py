@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 from urllib.parse import quote
 
-from headworks.errors import RefusedError, UnreachableError
+from headworks.errors import UnreachableError
 from headworks.registry_client._answers import JsonBody
 
 PAGE_VERSIONS = 1000
 EVERYWHERE = ":*:"  # the prefix of the subjects of all contexts
 _MAX_REREAD_PAGES = 50
-_NOT_FOUND = 404
 # The registry makes one page while this process decodes another one. More gain nothing.
 _AHEAD = 2
 
@@ -76,38 +76,33 @@ def is_complete(versions: Sequence[JsonBody]) -> bool:
 
 
 def read_each(
-    ask: Callable[[str, str], Any],
+    ask: Callable[[str, str], JsonBody | None],
     prefix: str,
     *,
     latest_only: bool,
     deleted: bool,
     limit: int | None,
 ) -> list[JsonBody]:
-    """Return the versions of all subjects with a prefix, by one request for each."""
-    found: list[JsonBody] = []
-    for path in _paths_of_each(ask, prefix, latest_only=latest_only, deleted=deleted):
-        if limit is not None and len(found) >= limit:
-            break
-        try:
-            found.append(ask("GET", path))
-        except RefusedError as error:
-            if error.status != _NOT_FOUND:  # it was deleted in between
-                raise
-    return found
+    """Return the versions of all subjects with a prefix, by one request for each.
+
+    `ask` returns None for what was deleted in between.
+    """
+    versions = _each(ask, prefix, latest_only=latest_only, deleted=deleted)
+    return list(islice((one for one in versions if one is not None), limit))
 
 
-def _paths_of_each(
-    ask: Callable[[str, str], Any], prefix: str, *, latest_only: bool, deleted: bool
-) -> Iterator[str]:
+def _each(
+    ask: Callable[[str, str], JsonBody | None], prefix: str, *, latest_only: bool, deleted: bool
+) -> Iterator[JsonBody | None]:
     also = "deleted=true" if deleted else ""
     names = ask("GET", f"/subjects?subjectPrefix={quote(prefix, safe='')}&{also}".rstrip("&"))
-    for name in sorted(map(str, names)):
+    for name in sorted(map(str, names or ())):
         if prefix != EVERYWHERE and not name.startswith(prefix):
             continue  # this registry does not know the parameter
         subject = f"/subjects/{quote(name, safe='')}/versions"
-        numbers = ask("GET", f"{subject}?{also}".rstrip("?"))
-        for number in sorted(numbers)[-1:] if latest_only else sorted(numbers):
-            yield f"{subject}/{number}?{also}".rstrip("?")
+        numbers = sorted(ask("GET", f"{subject}?{also}".rstrip("?")) or ())
+        for number in numbers[-1:] if latest_only else numbers:
+            yield ask("GET", f"{subject}/{number}?{also}".rstrip("?"))
 
 
 class _Pages(Generic[Version]):

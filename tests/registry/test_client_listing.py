@@ -177,7 +177,7 @@ FOREIGN_LISTS: tuple[object, ...] = ([], [{"schema": '"int"'}] * 3)
 def foreign(listed: object, gone: tuple[str, int] | None = None) -> Iterator[RegistryClient]:
     """A registry that has Confluent's interface, but for the list of versions.
 
-    It ignores prefixes, and `gone` is deleted after its number was read.
+    It ignores prefixes, and `gone` is deleted after its number was read; 0: the whole subject.
     """
 
     def answer(path: str) -> tuple[int, object]:
@@ -189,8 +189,10 @@ def foreign(listed: object, gone: tuple[str, int] | None = None) -> Iterator[Reg
         if parts == ["subjects"]:
             return 200, sorted({subject for subject, _ in shown})
         numbers = [number for subject, number in shown if subject == parts[1]]
-        if len(parts) == 3:
+        if len(parts) == 3 and gone != (parts[1], 0):
             return 200, numbers
+        if len(parts) == 3:
+            return 404, {"error_code": 40401, "message": "no such subject"}
         number = int(parts[3])
         if number not in numbers or (parts[1], number) == gone:
             return 404, {"error_code": 40402, "message": "no such version"}
@@ -223,3 +225,5 @@ def test_a_registry_that_lists_no_versions_is_asked_for_each(listed: object) -> 
 def test_a_version_that_is_deleted_in_between_is_left_out() -> None:
     with foreign([], gone=("a-value", 1)) as client:
         assert [one.version for one in client.list_versions("a")] == [2]
+    with foreign([], gone=("a-value", 0)) as client:
+        assert [one.subject for one in client.list_versions()] == ["b-value"]
