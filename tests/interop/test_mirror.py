@@ -56,7 +56,7 @@ def test_everything_arrives_as_it_was_though_the_mirror_is_killed(
     source, target = sides
     prefix = f"kill{next(_numbers)}"
     topic = f"{prefix}.all"
-    create(source, topic, 3, retention_ms="-1", segment_bytes="2000000")
+    create(source, topic, 3, segment_bytes="2000000")
     produce(source, topic, samples(COUNT), **{"compression.type": "lz4"})
     running = mirror(sides, prefix, tmp_path)
     wait_for(lambda: sum(end_offsets(target, topic).values()) > 0, "the first messages")

@@ -25,7 +25,9 @@ class Sent(NamedTuple):
 
 
 def create(address: str, topic: str, partitions: int, **configs: str) -> None:
+    """Create a topic that keeps old messages: those of `Sent` are older than a usual retention."""
     named = {name.replace("_", "."): value for name, value in configs.items()}
+    named.setdefault("retention.ms", "-1")
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     admin.create_topics([NewTopic(topic, partitions, 1, config=named)])[topic].result(SECONDS)
 

@@ -45,7 +45,7 @@ def samples(count: int) -> list[Sent]:
 
 def test_messages_arrive_as_they_were(clusters: Clusters, mirror: Mirror, prefix: str) -> None:
     source, target, topic = clusters.east.address, clusters.target.address, prefix + "all"
-    create(source, topic, 3, retention_ms="-1", segment_bytes="2000000")
+    create(source, topic, 3, segment_bytes="2000000")
     produce(source, topic, samples(3000), **{"compression.type": "gzip"})
     running = mirror(
         "--from", source, "--to", target, "--topics", f"{prefix}.*", "--no-audit",
