@@ -7,17 +7,14 @@ the newest version that fails, as Confluent's do. The findings describe all vers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-from sqlalchemy import Connection
 
 from headworks._registry.model.config import Config
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.model.metadata_and_rules import property_of
-from headworks._registry.operations.parsed_schemas import SchemaCache
-from headworks._registry.store.schemas import StoredVersion
-from headworks.compatibility import Finding, Level, Version, check_level
+from headworks._registry.store.schemas import StoredSchema, StoredVersion
+from headworks.compatibility import MAX_TOTAL_STEPS, Finding, Level, Version, check_level
 from headworks.schema import Record, Schema
 
 _MAX_SCHEMA_CHARACTERS = 2_000
@@ -42,14 +39,18 @@ class CompatibilityResult:
 
 
 def check_compatibility(
-    connection: Connection,
-    schema_cache: SchemaCache,
     schema: Schema,
     metadata: JsonObject | None,
     history: Sequence[StoredVersion],
     config: Config,
+    load: Callable[[StoredSchema], Schema],
+    *,
+    most_steps: int = MAX_TOTAL_STEPS,
 ) -> CompatibilityResult:
-    """Compare a new schema with live versions, oldest first, by the settings."""
+    """Compare a new schema with live versions, oldest first, by the settings.
+
+    UsageError if that takes more than `most_steps`.
+    """
     reserved = []
     if config.flag("validateFields", default=False):
         reserved = _reserved_fields(schema, metadata, history)
@@ -58,9 +59,10 @@ def check_compatibility(
     compared = _same_group(metadata, history, config.group)
     found = check_level(
         schema,
-        [Version(one.number, schema_cache.load(connection, one.schema)) for one in compared],
+        [Version(one.number, load(one.schema)) for one in compared],
         config.level,
         config.policy,
+        most_steps=most_steps,
     )
     return CompatibilityResult(tuple(found), (*reserved, *_messages(found, compared, config)))
 

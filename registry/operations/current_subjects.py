@@ -59,6 +59,11 @@ class CurrentSubjects:
             self._remember(name, revision, found)
         return found
 
+    def at(self, name: Subject, revision: int) -> CurrentSubject | None:
+        """Return the subject of that name, if it was remembered at this revision of the store."""
+        known = self._known.get(name)
+        return None if known is None or known[0] != revision else known[1]
+
     def remembers(self, name: Subject) -> bool:
         """Return whether the subject of that name is remembered, as it is or was."""
         return name in self._known

@@ -78,6 +78,24 @@ class SchemaCache:
         """
         pinned = tuple(self._pin(connection, subject, one, strict) for one in references)
         names = self._names(connection, subject.context, pinned)
+        return self._parse_new(
+            text, pinned, names, normalize=normalize, strict=strict, printed=printed
+        )
+
+    def parse_alone(self, text: str, *, strict: bool) -> ParsedSchema:
+        """Do the same, without the canonical text, for a text that has no references."""
+        return self._parse_new(text, (), {}, normalize=False, strict=strict, printed=False)
+
+    def _parse_new(
+        self,
+        text: str,
+        pinned: tuple[SchemaReference, ...],
+        names: Mapping[str, Named],
+        *,
+        normalize: bool,
+        strict: bool,
+        printed: bool,
+    ) -> ParsedSchema:
         try:
             shared = self._fields if strict else None  # lenient texts would add to them unboundedly
             schema = parse(text, references=names, strict=strict, shared=shared)
@@ -112,14 +130,21 @@ class SchemaCache:
         with self._lock:
             self._uncommitted.clear()
 
-    def load(self, connection: Connection, stored: StoredSchema) -> Schema:
-        """Return the nodes of a stored schema."""
+    def cached(self, stored: StoredSchema) -> Schema | None:
+        """Return the nodes of a stored schema, if it was loaded lately."""
         key = (stored.context, stored.id)
         with self._lock:
             kept = self._schemas.get(key)
             if kept is not None:
                 self._schemas.move_to_end(key)
-                return kept
+            return kept
+
+    def load(self, connection: Connection, stored: StoredSchema) -> Schema:
+        """Return the nodes of a stored schema."""
+        kept = self.cached(stored)
+        if kept is not None:
+            return kept
+        key = (stored.context, stored.id)
         definition = stored.definition
         names = self._names(connection, stored.context, definition.references)
         schema = parse(definition.text, references=names, strict=False, shared=self._fields)

@@ -125,7 +125,7 @@ class CandidateBuilder:
                 raise refusals.invalid_schema("Invalid schema: the schema is empty")
             text, references = previous.definition.text, previous.definition.references
         normalize = normalize or config.flag("normalize", default=False)
-        strict = strict and config.flag("validateNewSchemas", default=True)
+        strict = strict and _is_strict(config)
         known = self._schema_cache.known(text, normalize=normalize, strict=strict)
         if known is not None and not (references or proposal.changes_tags):
             return known
@@ -144,6 +144,15 @@ class CandidateBuilder:
             strict=strict,
             printed=printed,
         )
+
+    def parse_alone(self, proposal: ProposedSchema, config: Config) -> ParsedSchema:
+        """Parse a text that has no references, and leave the canonical text empty."""
+        self._limits.check(proposal.text)
+        return self._schema_cache.parse_alone(proposal.text, strict=_is_strict(config))
+
+
+def _is_strict(config: Config) -> bool:
+    return config.flag("validateNewSchemas", default=True)
 
 
 def annotated(

@@ -15,6 +15,7 @@ Rules:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -42,6 +43,7 @@ from headworks._registry.operations.scopes import (
     real_subject,
     resolve,
 )
+from headworks._registry.operations.short_check import check_short
 from headworks._registry.operations.version_search import (
     compared_version,
     compared_versions,
@@ -207,8 +209,17 @@ class Registrar:
                 connection, subject, proposal, config, normalize=normalize, printed=False
             )
             return check_compatibility(
-                connection, self._cache, parsed.schema, metadata, compared, config
+                parsed.schema, metadata, compared, config, partial(self._cache.load, connection)
             )
+
+    def check_from_memory(
+        self, name: str, text: str, number: int | str | None, revision: int
+    ) -> CompatibilityResult | None:
+        """Do what `check` does at a revision of the store, if memory can tell (`short_check`)."""
+        current = self._current.at(Subject.parse(name), revision)
+        if current is None:
+            return None
+        return check_short(current, text, number, self._cache, self._candidates)
 
     def _find_unchanged(
         self,
@@ -328,7 +339,11 @@ class Registrar:
             )
         history = compared_versions(connection, subject, latest, config)
         result = check_compatibility(
-            connection, self._cache, candidate.schema, definition.metadata, history, config
+            candidate.schema,
+            definition.metadata,
+            history,
+            config,
+            partial(self._cache.load, connection),
         )
         if not result.is_compatible:
             raise refusals.incompatible(subject, result.messages, result.findings)

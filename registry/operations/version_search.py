@@ -151,9 +151,14 @@ def compared_versions(
     """Return the live versions that a new one is compared with at the level, oldest first."""
     if latest is None:
         return []
-    if latest.number == 1 or (config.group is None and not config.level.transitive):
+    if compares_latest_alone(latest, config):
         return [latest]
     return visible_versions(schemas.versions_of(connection, subject), deleted=False)
+
+
+def compares_latest_alone(latest: StoredVersion, config: Config) -> bool:
+    """Return whether a new version is compared with no other one than the latest."""
+    return latest.number == 1 or (config.group is None and not config.level.transitive)
 
 
 def compared_version(

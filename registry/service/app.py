@@ -46,6 +46,7 @@ from headworks._registry.service.middleware import ProtocolMiddleware
 from headworks._registry.service.openapi import describe
 from headworks._registry.service.parameters import answer
 from headworks._registry.service.swagger_page import serve_page
+from headworks._registry.shared_revision import SharedRevision
 from headworks._registry.store import RegistryStore
 from headworks._registry.store.totals import totals
 from headworks._registry.worker_pools import WorkerPool, worker_pools
@@ -142,6 +143,7 @@ def _dependencies(
         RegistryReader(database, schema_cache),
         Deleter(database),
         SubjectSettings(database),
+        SharedRevision(database.revision),
         pools,
     )
 

@@ -12,17 +12,19 @@ from headworks._registry.operations.deleter import Deleter
 from headworks._registry.operations.reader import RegistryReader
 from headworks._registry.operations.registrar import Registrar
 from headworks._registry.operations.settings import SubjectSettings
+from headworks._registry.shared_revision import SharedRevision
 from headworks._registry.worker_pools import WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """One object per kind of operation, and the pools by kind of work."""
+    """One object per kind of operation, the store's revision, and the pools by kind of work."""
 
     registrar: Registrar
     reader: RegistryReader
     deleter: Deleter
     settings: SubjectSettings
+    revision: SharedRevision
     pools: Mapping[str, WorkerPool]
 
 

@@ -12,6 +12,7 @@ Rules:
 - The function runs in a thread of the pool that `runs_in` names, or else in one of the framework's.
   An application whose `runs_in` marks a route that is not direct does not start: TypeError.
 - `may_begin_in` names a pool that may begin the function in its place, to save going there later.
+- `may_answer_with` names a coroutine that may answer on the event loop, in place of the function.
 - Errors are answered by the application's own handlers.
 """
 
@@ -100,6 +101,7 @@ _READERS: Mapping[object, _Reader] = {
 
 # Attributes of a route function: the name of its pool, and of another one that may begin it.
 _POOL, _FIRST_POOL = "registry_pool", "registry_first_pool"
+_QUICK = "registry_quick_answer"  # the attribute with the coroutine that may answer
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Handler = Callable[[Request], Awaitable[Response]]
 
@@ -122,6 +124,18 @@ def may_begin_in(pool: str, when: Callable[..., bool]) -> Callable[[_Function], 
 
     def mark(function: _Function) -> _Function:
         setattr(function, _FIRST_POOL, (pool, when))
+        return function
+
+    return mark
+
+
+def may_answer_with(
+    quick: Callable[..., Awaitable[Response | None]],
+) -> Callable[[_Function], _Function]:
+    """Let a coroutine of the same arguments answer, unless it returns None."""
+
+    def mark(function: _Function) -> _Function:
+        setattr(function, _QUICK, quick)
         return function
 
     return mark
@@ -188,12 +202,15 @@ def _handler(route: APIRoute, pools: Mapping[str, WorkerPool]) -> _Handler | Non
     pool = pools.get(getattr(function, _POOL, ""))
     first_name, when = getattr(function, _FIRST_POOL, ("", bool))
     first = pools.get(first_name)
+    quick = getattr(function, _QUICK, None)
 
     async def handle(request: Request) -> Response:
         await guard.guard(request)
         given = {name: await read(request, one) for name, read, one in readers}
         if pool is None:
             return cast(Response, await run_in_threadpool(function, **given))
+        if quick is not None and (answered := await quick(**given)) is not None:
+            return cast(Response, answered)
         work = partial(function, **given)
         if first is not None and first.is_prompt and when(**given):
             return await first.run(work, before=True)

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from headworks._registry import worker_pools
 from headworks._registry.model.refusals import ServiceError
-from headworks._registry.operations import reader, registrar
+from headworks._registry.operations import reader, registrar, short_check
 from headworks._registry.operations.compatibility_check import check_compatibility
 from headworks._registry.operations.registrar import Registrar
 from headworks._registry.service.app import create_app
@@ -37,7 +37,9 @@ Asked = Callable[..., Awaitable[tuple[int, Any]]]
 
 
 def new(number: int) -> dict[str, str]:
-    return {"schema": text_of(record("a:int=0", f"b{number}:int=0"))}
+    """A schema that is too long for a check on the event loop."""
+    doc = "x" * short_check.MAX_CHARACTERS
+    return {"schema": text_of({**record("a:int=0", f"b{number}:int=0"), "doc": doc})}
 
 
 async def until(fact: Callable[[], object]) -> None:
@@ -52,10 +54,10 @@ async def slow(app: ASGIApp, target: str, requests: int) -> AsyncIterator[list[A
     ends, begun = threading.Event(), []
 
     def hanging(work: Callable[..., Any]) -> Callable[..., Any]:
-        def hang(*given: Any) -> Any:
+        def hang(*given: Any, **named: Any) -> Any:
             begun.append(given)
             assert ends.wait(2 * PATIENCE)
-            return work(*given)
+            return work(*given, **named)
 
         return hang
 
@@ -126,13 +128,14 @@ def test_too_many_of_them_are_refused_and_counted(tmp_path: Path) -> None:
         async with slow(app, CHECK, MAX_WAITING + 2) as tasks:
             assert await metric(app, "waiting", "checks") == MAX_WAITING
             sent: list[Any] = []
-            status, body = await ask(app, "POST", CHECK, KNOWN, sent)
+            status, body = await ask(app, "POST", CHECK, new(1), sent)
             assert (status, body["error_code"]) == (503, 503)
             assert "checks" in body["message"]
             assert (b"retry-after", b"1") in sent[0]["headers"]
             assert await metric(app, "busy_refusals_total", "checks") == 1
             dry = await ask(app, "POST", f"{REGISTER}?dry_run=true", new(1))
             assert dry[0] == 503, "it waits for the same threads"
+            assert (await ask(app, "POST", CHECK, KNOWN))[1]["is_compatible"], "it needs none"
             assert (await ask(app, "POST", REGISTER, KNOWN))[0] == 200
             assert not any(one.done() for one in tasks)
         assert {(await one)[0] for one in tasks} == {200}
