@@ -71,7 +71,7 @@ ROOMS = {
         {"operations"},
         {"metrics", "security", "store"},
         {"worker_pools"},
-        {"fast_reads", "model"},
+        {"fast_reads", "model", "shared_revision"},
     ],
     "headworks._console": [{"app"}, {"views"}, {"sources"}, {"masking"}],
 }

@@ -13,13 +13,11 @@
 Pure: no files, no network, no clock.
 """
 
-from headworks.compatibility._budget import MAX_TOTAL_STEPS
 from headworks.compatibility._finding import Finding, Level, Policy, Version
 from headworks.compatibility._levels import check_level, check_pair, stricter_findings
 from headworks.compatibility._rules import RULES, Rule
 
 __all__ = [
-    "MAX_TOTAL_STEPS",
     "RULES",
     "Finding",
     "Level",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from headworks.compatibility._budget import MAX_FINDINGS, MAX_TOTAL_STEPS, Budget
+from headworks.compatibility._budget import MAX_FINDINGS, Budget
 from headworks.compatibility._finding import Finding, Level, Policy, Version
 from headworks.compatibility._growth import Growth
 from headworks.compatibility._hive import column_problems, table_findings
@@ -44,7 +44,7 @@ def check_level(
     level: Level,
     policy: Policy = Policy.AVRO,
     *,
-    most_steps: int = MAX_TOTAL_STEPS,
+    most_steps: int | None = None,
 ) -> list[Finding]:
     """Return every reason why `new` may not follow `history` (oldest first), for all versions.
 
@@ -52,7 +52,7 @@ def check_level(
     old consumers cannot read, then changes that its table cannot follow. Without history, only the
     `warehouse` policy has findings: columns that no table can have. Only records have a table. At
     level NONE there are no findings. Beyond MAX_FINDINGS, each failing version has only one.
-    UsageError if more than `most_steps` steps are needed.
+    UsageError if more than `most_steps` are needed, or than any question may cost (`Budget`).
     """
     if level is Level.NONE:
         return []
@@ -60,7 +60,7 @@ def check_level(
     if not history:
         return column_problems(new)[:MAX_FINDINGS] if has_table else []
     ordered = sorted(history, key=lambda version: version.number, reverse=True)
-    budget, growth = Budget(most_steps), Growth(new)
+    budget, growth = Budget() if most_steps is None else Budget(most_steps), Growth(new)
     found: list[Finding] = []
     for old in ordered if level.transitive else ordered[:1]:
         if growth.covers(old.schema):

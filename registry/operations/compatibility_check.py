@@ -14,7 +14,7 @@ from headworks._registry.model.config import Config
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.model.metadata_and_rules import property_of
 from headworks._registry.store.schemas import StoredSchema, StoredVersion
-from headworks.compatibility import MAX_TOTAL_STEPS, Finding, Level, Version, check_level
+from headworks.compatibility import Finding, Level, Version, check_level
 from headworks.schema import Record, Schema
 
 _MAX_SCHEMA_CHARACTERS = 2_000
@@ -45,11 +45,11 @@ def check_compatibility(
     config: Config,
     load: Callable[[StoredSchema], Schema],
     *,
-    most_steps: int = MAX_TOTAL_STEPS,
+    most_steps: int | None = None,
 ) -> CompatibilityResult:
     """Compare a new schema with live versions, oldest first, by the settings.
 
-    UsageError if that takes more than `most_steps`.
+    UsageError if that takes more steps than `check_level` allows, or than `most_steps`.
     """
     reserved = []
     if config.flag("validateFields", default=False):
