@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from headworks.compatibility._columns import TypeLengths, name_problem, type_problem
 from headworks.compatibility._hive import RESERVED_COLUMNS
 from headworks.compatibility._soundness import default_problem
-from headworks.schema._model import Field, Primitive, Record, Schema
+from headworks.schema._model import Field, Primitive, Record, Schema, named_types
 
 
 @dataclass(slots=True)
@@ -49,8 +49,10 @@ class Growth:
 
 def _is_addable(one: Field) -> bool:
     """Return whether a field has a default that all readers take, and a column in any table."""
-    if not one.shared or one.aliases or not one.has_default or default_problem(one) is not None:
+    if one.aliases or not one.has_default or default_problem(one) is not None:
         return False
+    if not one.shared and next(named_types(one.type), None) is not None:
+        return False  # a name could stand for another type
     if one.name.lower() in RESERVED_COLUMNS or name_problem(one.name):
         return False
     return isinstance(one.type, Primitive) or not type_problem(TypeLengths().of(one.type))

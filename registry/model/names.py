@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 from headworks._registry.model import refusals
 from headworks._subject import ANY_CONTEXT, GLOBAL_CONTEXT, Subject
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _RESERVED = ("__GLOBAL", "__EMPTY")
 
 
 def valid_subject(text: str) -> Subject:
     """Read the name of a subject that may be created; ServiceError 42208 if it may not."""
     subject = Subject.parse(text)
-    if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in text):
+    if _CONTROL.search(text):
         raise refusals.invalid_subject(text, "control characters are not allowed")
-    if any(0xD800 <= ord(char) < 0xE000 for char in text):
+    if _SURROGATE.search(text):
         raise refusals.invalid_subject(text, "it is not Unicode text")
     if subject.name in _RESERVED:
         raise refusals.invalid_subject(text, "the name is reserved")

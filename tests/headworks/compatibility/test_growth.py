@@ -10,6 +10,7 @@ import pytest
 
 from headworks.compatibility import Level, Policy, Version, check_level
 from headworks.compatibility._growth import Growth
+from headworks.errors import SchemaError
 from headworks.schema import Schema, parse
 from headworks.schema._parse import SharedFields
 
@@ -68,6 +69,17 @@ def parsed(texts: list[dict[str, Any]], shared: SharedFields | None) -> list[Sch
     return [parse(json.dumps(one), strict=False, **more) for one in texts]
 
 
+def proposed(texts: list[dict[str, Any]]) -> list[Schema]:
+    """Stored versions, and one that is only proposed: its new fields are shared with no other."""
+    *stored, last = texts
+    shared: SharedFields = {}
+    found = parsed(stored, shared)
+    try:
+        return [*found, parse(json.dumps(last), shared=shared)]
+    except SchemaError:  # a default that is not one of its type
+        return [*found, parse(json.dumps(last), strict=False)]
+
+
 def verdict(schemas: list[Schema], level: Level, policy: Policy) -> list[dict[str, Any]]:
     history = [Version(number, one) for number, one in enumerate(schemas[:-1], 1)]
     return [one.as_dict() for one in check_level(schemas[-1], history, level, policy)]
@@ -76,16 +88,19 @@ def verdict(schemas: list[Schema], level: Level, policy: Policy) -> list[dict[st
 @pytest.mark.parametrize("policy", Policy)
 @pytest.mark.parametrize("level", [Level.BACKWARD_TRANSITIVE, Level.FORWARD, Level.FULL_TRANSITIVE])
 def test_the_verdict_does_not_depend_on_shared_fields(level: Level, policy: Policy) -> None:
-    covered = walked = 0
-    for seed in range(400):
+    covered = walked = grown = 0
+    for seed in range(700):
         texts = drawn_history(random.Random(seed))
         shared, alone = parsed(texts, {}), parsed(texts, None)
         assert verdict(shared, level, policy) == verdict(alone, level, policy), texts
         growth = Growth(shared[-1])
+        *stored, new = proposed(texts)
+        assert verdict([*stored, new], level, policy) == verdict(alone, level, policy), texts
+        grown += sum(map(Growth(new).covers, stored))
         for old in shared[:-1]:
             covered, walked = covered + growth.covers(old), walked + (not growth.covers(old))
         assert not any(Growth(alone[-1]).covers(old) for old in alone[:-1] if old is not alone[-1])
-    assert min(covered, walked) > 100  # both ways were taken
+    assert min(covered, walked, grown) > 100  # all ways were taken
 
 
 def test_two_fields_that_read_one_are_found_if_one_of_them_is_shared() -> None:
@@ -109,3 +124,15 @@ def test_a_version_that_only_lacks_fields_is_covered() -> None:
     assert all(map(growth.covers, [*old, new]))
     assert not Growth(old[0]).covers(new)
     assert not growth.covers(parse('"int"'))
+    *stored, new = proposed(texts)
+    assert all(map(Growth(new).covers, stored))
+
+
+def test_a_new_field_of_a_named_type_is_walked() -> None:
+    fields = [{"name": "a", "type": "long"}, {"name": "b", "type": ["null", "R"], "default": None}]
+    texts = [{"type": "record", "name": "R", "fields": fields[:count]} for count in (1, 2)]
+    stored, new = proposed(texts)
+    assert not Growth(new).covers(stored)
+    found = verdict([stored, new], Level.BACKWARD, Policy.WAREHOUSE)
+    assert found == verdict(parsed(texts, None), Level.BACKWARD, Policy.WAREHOUSE)
+    assert len(found) == 1
