@@ -76,7 +76,7 @@ def test_writers_that_queue_are_committed_together(
     ids = [one.result() for one in together(store, works)]
     assert sorted(map(str, ids)) == sorted(map(str, range(1, WRITERS + 1)))
     assert commits == [WRITERS + 1]
-    assert store.revision() - before == WRITERS + 1, "each change has a revision of its own"
+    assert store.revision() - before == 1
 
 
 def test_a_group_is_bounded_in_members_and_time(
@@ -189,7 +189,7 @@ def test_writers_of_one_thread_are_committed_together(
             registering(store, "b", text_of(record("b:int", "z:int")))()
         assert store.revision() == before, "nothing is committed yet"
     assert commits == [2]
-    assert store.revision() == before + 2
+    assert store.revision() == before + 1
     reader = RegistryReader(store, SchemaCache())
     assert reader.subjects(":*:", VersionFilter()) == ["a", "b", "c"]
 

@@ -79,7 +79,8 @@ def register_versions(registrar: Registrar, name: str, *numbers: int) -> None:
 def test_the_contexts_are_found_without_a_look_at_each_version(tmp_path: Path) -> None:
     database = RegistryStore(f"sqlite:///{tmp_path}/registry.db")
     with database.read() as connection:
-        query = text(f"EXPLAIN QUERY PLAN {schemas._CONTEXTS.text(connection)}")
+        statement = schemas._CONTEXTS._statement.compile(dialect=connection.dialect)
+        query = text(f"EXPLAIN QUERY PLAN {statement}")
         steps = [str(row.detail) for row in connection.execute(query)]
     database.close()
     assert any(step.startswith("SEARCH versions") for step in steps)

@@ -3,9 +3,9 @@
 Rules:
 
 - A request reads in one transaction and writes in one transaction, with no state between them.
-- Writers are serialized. Each one first increments `state.revision`, whose row stays locked until
-  it commits. A writer's reads therefore stay valid until it has written, with any number of
-  servers on one store and without a leader.
+- Writers are serialized. A transaction that writes first increments `state.revision`, whose row
+  stays locked until it commits. A writer's reads therefore stay valid until it has written, with
+  any number of servers on one store and without a leader.
 - Writers of one process queue before they take a connection. A database's own queue may be unfair
   (SQLite's is random), and a waiting writer must not keep a connection from readers.
 - Writers that queue share one transaction (`write_group`): it is flushed once for all of them. So
@@ -28,8 +28,6 @@ from headworks._server.database.migrations import Bookkeeping, Step, migrate
 from headworks._server.database.planner_statistics import PlannerStatistics
 from headworks._server.database.prepared import (
     PreparedStatement,
-    run_script,
-    run_text,
     takes_several,
 )
 from headworks._server.database.write_group import WriteGroup
@@ -42,7 +40,7 @@ def now_ms() -> int:
 
 
 _PATIENCE_SECONDS = 1.0  # of a finished writer whose group nobody ends
-_CHECKPOINT_BYTES = 2 << 20  # SQLite's own default is about 4 MB
+_CHECKPOINT_BYTES = 8 << 20  # a start reads so much more, and each checkpoint costs milliseconds
 
 
 class Database:
@@ -189,9 +187,8 @@ class Database:
         if group.error is not None:
             raise group.error
         try:
-            with group.member(self._raise_revision) as revision:
+            with group.member(self._raise_revision):
                 yield group.connection
-            group.revision = revision
         finally:
             if not group.members:  # the first one failed, and its changes are in the transaction
                 self._end_group(group)
@@ -206,13 +203,8 @@ class Database:
             with self._counting:
                 self._queued -= 1
 
-    def _raise_revision(self, connection: Connection, before: Sequence[str]) -> int:
-        """Run the statements `before`, if any, and raise the revision; return the new one."""
-        if before and takes_several(connection.dialect):
-            text = self._returned_revision.text(connection)
-            return int(run_script(connection, (*before, text))[0][0])
-        for one in before:
-            run_text(connection, one)
+    def _raise_revision(self, connection: Connection) -> int:
+        """Raise the revision; return the new one."""
         if dialects.can_return(connection):
             return int(self._returned_revision.scalar(connection, {}))
         self._add_revision.run(connection, {})

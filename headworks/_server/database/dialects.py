@@ -37,12 +37,11 @@ from headworks._server.checked_sqlite.commit_counter import CommitCounter, refus
 from headworks._server.checked_sqlite.sealed_pages import seal_log
 from headworks._server.checked_sqlite.write_ahead_log import log_path
 from headworks._server.database.idle_connections import ping_idle_connections
-from headworks._server.database.prepared import run_text
+from headworks._server.database.prepared import ASKS, run_text
 from headworks.errors import CorruptError, UsageError
 
 _log = logging.getLogger(__name__)
 _WRITES = "headworks_writes"
-_ASKS = "headworks_asks"
 _MIGRATES = "headworks_migrates"
 _CREATION_SECONDS = 3.0
 _BUSY_SECONDS = 20.0
@@ -95,8 +94,8 @@ def _prepare_nothing(connection: Any, _record: object) -> None:
 def asking(engine: Engine) -> Engine:
     """Return the engine for single statements outside of a transaction."""
     if engine.dialect.name == "postgresql":
-        return engine.execution_options(isolation_level="AUTOCOMMIT")
-    return engine.execution_options(**{_ASKS: True})
+        return engine.execution_options(isolation_level="AUTOCOMMIT", **{ASKS: True})
+    return engine.execution_options(**{ASKS: True})
 
 
 def reading(engine: Engine) -> Engine:
@@ -295,7 +294,7 @@ def _write_ahead(cursor: sqlite3.Cursor) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     options = connection.get_execution_options()
-    if options.get(_ASKS, False):
+    if ASKS in options:
         return
     writes = options.get(_WRITES, False)
     if options.get(_MIGRATES, False):

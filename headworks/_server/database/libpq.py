@@ -9,7 +9,7 @@ Rules:
 - Values are texts, integers, Booleans, and None. Rows are of the same.
 - Only connections on which psycopg prepares nothing: it discards all prepared statements when a
   transaction is rolled back.
-- All else is left to psycopg: `rows` and `last_row` return None, and nothing has been sent.
+- All else is left to psycopg: `rows` returns None or `run` False, and nothing has been sent.
 - Errors are those of psycopg.
 """
 
@@ -22,7 +22,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 from sqlalchemy.sql import ClauseElement
 
-__all__ = ["NumberedStatement", "last_row", "rows"]
+__all__ = ["NumberedStatement", "rows", "run"]
 
 _Row = tuple[Any, ...]
 _PREPARED: Final = "headworks_prepared"  # the statements of a connection, in its `info`
@@ -105,13 +105,13 @@ def rows(
     ]
 
 
-def last_row(connection: Connection, script: str) -> _Row | None:
-    """Run several statements without values; return the row of integers of the last one."""
+def run(connection: Connection, script: str) -> bool:
+    """Run several statements without values and rows; return whether that was possible here."""
     library = _library(connection.connection.driver_connection)
     if library is None:
-        return None
-    result = _checked(library.exec_(script.encode()))
-    return tuple(int(result.get_value(0, column)) for column in range(result.nfields))
+        return False
+    _checked(library.exec_(script.encode()))
+    return True
 
 
 def _library(driver: Any) -> Any:

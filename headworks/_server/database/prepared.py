@@ -6,8 +6,8 @@ of a server are therefore prepared once.
 Rules:
 
 - A statement is SQLAlchemy Core. Each value that changes is a `bindparam`, or a column of `insert`.
-- It runs inside the transaction of the SQLAlchemy connection, and begins it if there is none.
-  `scalar_alone` runs outside of one.
+- It runs inside the transaction of the SQLAlchemy connection, and begins it if there is none,
+  except on connections that ask (`ASKS`). `scalar_alone` runs outside of one.
 - Statements whose rows nobody needs one by one are joined for a database over the network.
 - Rows are tuples of the driver's own values: a Boolean may be 0 or 1.
 - Errors are those of SQLAlchemy, as if it had run the statement.
@@ -16,7 +16,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Dialect, Insert, Select, Update
 from sqlalchemy.exc import DBAPIError
@@ -25,8 +25,10 @@ from sqlalchemy.sql.selectable import CompoundSelect
 from headworks._server.database import libpq
 from headworks._server.database.libpq import NumberedStatement
 
-__all__ = ["PreparedChanges", "PreparedStatement", "run_script", "run_text"]
+__all__ = ["ASKS", "PreparedChanges", "PreparedStatement", "run_script", "run_text"]
 
+# The execution option of connections on which each statement is a transaction by itself.
+ASKS: Final = "headworks_asks"
 _Change = Insert | Update
 _Statement = Select[Any] | CompoundSelect[Any] | _Change
 
@@ -51,21 +53,17 @@ def takes_several(dialect: Dialect) -> bool:
     return dialect.name == "postgresql"
 
 
-def run_script(connection: Connection, texts: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Let a database that `takes_several` run SQL without values; return the rows of the last.
-
-    Their values are integers.
-    """
+def run_script(connection: Connection, texts: Sequence[str]) -> None:
+    """Let the driver run SQL without values and rows, in one round trip if that is possible."""
+    if not takes_several(connection.dialect):
+        for one in texts:
+            run_text(connection, one)
+        return
     driver: Any = connection.connection.driver_connection
     script = "; ".join(texts)
     try:
-        found = libpq.last_row(connection, script)
-        if found is not None:
-            return [found]
-        cursor = driver.execute(script, prepare=False)
-        for _ in texts[1:]:
-            cursor.nextset()
-        return list(cursor.fetchall())
+        if not libpq.run(connection, script):
+            driver.execute(script, prepare=False)
     except connection.dialect.loaded_dbapi.Error as error:
         raise _as_sqlalchemy(connection, error, script, ()) from error
 
@@ -94,7 +92,6 @@ class PreparedStatement:
         self._statement = statement
         self._columns = columns
         self._compiled: dict[str, _Compiled] = {}  # by the name of a dialect
-        self._texts: dict[str, str] = {}  # without values, by the name of a dialect
 
     def run(self, connection: Connection, values: Mapping[str, Any]) -> None:
         """Run a statement that changes rows."""
@@ -115,20 +112,9 @@ class PreparedStatement:
     def _rows(
         self, connection: Connection, values: Mapping[str, Any], *, fetched: bool
     ) -> list[tuple[Any, ...]]:
-        if not connection.in_transaction():
+        if not connection.in_transaction() and ASKS not in connection.get_execution_options():
             connection.begin()
         return self._run(connection, values, fetched=fetched)
-
-    def text(self, connection: Connection) -> str:
-        """Return the SQL of a statement without values."""
-        dialect = connection.dialect
-        found = self._texts.get(dialect.name)
-        if found is None:
-            written = self._statement.compile(
-                dialect=dialect, compile_kwargs={"literal_binds": True}
-            )
-            found = self._texts[dialect.name] = str(written)
-        return found
 
     def _run(
         self, connection: Connection, values: Mapping[str, Any], *, fetched: bool

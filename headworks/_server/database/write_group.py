@@ -3,6 +3,7 @@
 Rules:
 
 - A member sees the changes of the members before it. None is acknowledged before all are on disk.
+- The first member raises the revision of the store, which is that of all of them.
 - A member that fails takes back its own changes only. If it is the only one, nothing is committed.
 - If that is impossible, nothing is committed and all members fail: a database may end the whole
   transaction by itself, as SQLite does when the disk is full.
@@ -13,14 +14,14 @@ Rules:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from headworks._server.database.prepared import run_text
+from headworks._server.database.prepared import run_script, run_text
 
 _MAX_MEMBERS = 64  # those that fail are counted too
 _MAX_SECONDS = 0.05
@@ -29,9 +30,6 @@ _SAVE = "SAVEPOINT member"
 # Those that are not released pile up: SQLite then writes each changed page to a temporary file.
 _SAVE_AGAIN = ("RELEASE SAVEPOINT member", _SAVE)
 
-RaiseRevision = Callable[[Connection, Sequence[str]], int]
-"""Runs the statements, if any, raises the revision of the store, and returns it."""
-
 
 class WriteGroup:
     """An open transaction on a connection of the engine."""
@@ -39,7 +37,7 @@ class WriteGroup:
     def __init__(self, engine: Engine) -> None:
         self.connection = engine.connect()
         self.members = 0  # that have changed something
-        self.revision = 0  # of the store after the last of them
+        self.revision = 0  # of the store with their changes
         self.ended = Event()
         self.error: BaseException | None = None  # why no member is committed
         self._tried = 0
@@ -59,19 +57,21 @@ class WriteGroup:
         return time.monotonic() - self._began < _MAX_SECONDS
 
     @contextmanager
-    def member(self, raise_revision: RaiseRevision) -> Iterator[int]:
+    def member(self, raise_revision: Callable[[Connection], int]) -> Iterator[None]:
         """Run one writer inside the block; its error takes back its changes.
 
-        Yields the revision of the store, which `raise_revision` raises.
+        `raise_revision` raises the revision of the store, and returns it.
         """
         self._tried += 1
         first = not self.members  # an error of the first one takes back everything
         with self._failing_all(unless=first):
-            before = () if first else _SAVE_AGAIN if self._saved else (_SAVE,)
-            revision = raise_revision(self.connection, before)
-            self._saved = not first
+            if first:
+                self.revision = raise_revision(self.connection)
+            else:
+                run_script(self.connection, _SAVE_AGAIN if self._saved else (_SAVE,))
+                self._saved = True
         try:
-            yield revision
+            yield
         except BaseException:
             if not first:
                 with self._failing_all():
