@@ -179,9 +179,9 @@ def print_report(report: LoadReport, form: Format) -> None:
     if report.removed is not None:
         print_status(f"retention removed {report.removed}")
     for topic in report.ungoverned:
-        print_status(
-            f"topic {topic} has no schema and is not loaded: register one as {topic}-value"
-        )
+        own = topic.startswith("headworks.")
+        way = "run `headworks schema register --bundled`" if own else f"register {topic}-value"
+        print_status(f"topic {topic} has no schema and is not loaded: {way}")
     for refusal in report.refused:
         print_status(f"topic {refusal.topic} was not loaded: {refusal.reason}")
     for refusal in report.acknowledged:

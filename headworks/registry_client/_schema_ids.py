@@ -87,8 +87,7 @@ class EventSchemaIds:
                 raise UsageError(
                     f"the schema of {kind.name} is not registered in {kind.subject} "
                     f"at {self._client.url}",
-                    fix="register it with `headworks schema register` (the deploy step), "
-                    "or generate the classes again from the registered schema",
+                    fix=_way_to_register(kind.name),
                 )
             found = looked_up
         self._remember(key, found.id)
@@ -170,3 +169,12 @@ class EventSchemaIds:
             new.replace(self._path)
         except OSError as error:
             _log.warning("%s: the schema id %d is not cached: %s", self._path, schema_id, error)
+
+
+def _way_to_register(name: str) -> str:
+    if name.startswith("headworks."):
+        return "run `headworks schema register --bundled` once, which registers our own schemas"
+    return (
+        "register it with `headworks schema register` (the deploy step), or generate the classes"
+        " again from the registered schema"
+    )

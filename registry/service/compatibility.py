@@ -39,6 +39,8 @@ async def _check_from_memory(
     if not is_alone or not dependencies.registrar.remembers(subject):
         return None
     revision = await dependencies.revision.now()
+    if revision is None:
+        return None
     check = dependencies.registrar.check_from_memory
     return _answer(lambda: check(subject, text, version, revision), verbose=verbose)
 

@@ -75,6 +75,15 @@ def test_a_load_tells_of_its_compaction(capsys: pytest.CaptureFixture[str], tmp_
     assert 'phase_seconds{phase="compact"} 1.25' in (tmp_path / "m.prom").read_text()
 
 
+def test_a_topic_without_a_schema_names_the_command_that_registers_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_report(LoadReport(7, ungoverned=("clicks", "headworks.audit")), Format.TEXT)
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if "clicks" in line and "register clicks-value" in line]
+    assert [line for line in said if "headworks.audit" in line and "register --bundled" in line]
+
+
 @pytest.mark.parametrize(
     ("kind", "words"),
     [

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from headworks._audit_counting.event import AuditCount
 from headworks._server import child_process
 from headworks._server.child_process import Service
-from headworks.errors import UnreachableError
+from headworks.codec import event_type
+from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client import RegistryClient
 from headworks.registry_client._schema_ids import EventSchemaIds
 from headworks.registry_client._schema_lock import read_lock
@@ -59,6 +61,20 @@ def test_a_lock_is_written_checked_and_used(
     assert stale.returncode == 1
     assert "schemas.lock" in stale.stderr
     assert "--lock" in stale.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [("headworks.audit.AuditCount", "register --bundled"), ("web.Visit", "the deploy step")],
+)
+def test_an_unregistered_schema_names_the_command_that_registers_it(
+    name: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RegistryClient, "lookup", lambda *_: None)
+    monkeypatch.setattr(event_type(AuditCount), "name", name)
+    with pytest.raises(UsageError) as refused:
+        EventSchemaIds("http://nowhere", tmp_path).find(AuditCount)
+    assert way in str(refused.value.fix)
 
 
 def test_threads_cache_ids_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

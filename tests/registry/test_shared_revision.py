@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headworks._registry.shared_revision import SharedRevision
+from headworks._registry.shared_revision import MAX_WAITING, SharedRevision
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.unit
@@ -76,6 +76,22 @@ def test_a_failure_is_that_of_each_request_and_of_no_later_one(store: Store) -> 
         store.failure = None
         store.may_end.release()
         assert await shared.now() == 2
+
+    asyncio.run(test())
+
+
+def test_a_reading_that_hangs_gathers_few_requests(store: Store) -> None:
+    async def test() -> None:
+        shared = SharedRevision(store.revision)
+        asked = [asyncio.create_task(shared.now()) for _ in range(MAX_WAITING)]
+        await begun(store, 1)
+        assert await shared.now() is None
+        asked.pop().cancel()
+        await asyncio.sleep(0)
+        another = asyncio.create_task(shared.now())
+        store.may_end.release(2)
+        assert await asyncio.gather(*asked) == [1] * len(asked)
+        assert await another == 2
 
     asyncio.run(test())
 
