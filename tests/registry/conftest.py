@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headworks._registry.store import RegistryStore
 from headworks._server import child_process
 from tests.registry.postgresql import Cluster, running_cluster
 from tests.registry.rest import Rest
@@ -27,6 +28,15 @@ def start_on(store: str) -> child_process.Service:
 def cluster() -> Iterator[Cluster]:
     with running_cluster() as running:
         yield running
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[tuple[RegistryStore, RegistryStore]]:
+    """Two servers on one file."""
+    one, other = (RegistryStore(f"sqlite:///{tmp_path / 'r.db'}") for _ in range(2))
+    yield one, other
+    one.close()
+    other.close()
 
 
 @pytest.fixture(params=STORES)

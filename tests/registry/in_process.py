@@ -1,4 +1,4 @@
-"""Asks a registry's application in this process, without a connection."""
+"""A registry's application and operations in this process, without a connection."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import json
 from typing import Any
 
 from starlette.types import ASGIApp
+
+from headworks._registry.model.schema_limits import SchemaLimits
+from headworks._registry.operations.parsed_schemas import SchemaCache
+from headworks._registry.operations.registrar import Registrar
+from headworks._registry.store import RegistryStore
 
 
 async def ask(
@@ -36,3 +41,7 @@ async def ask(
     if not answer.startswith((b"{", b"[", b'"')):
         return messages[0]["status"], answer.decode()
     return messages[0]["status"], json.loads(answer)
+
+
+def registrar(store: RegistryStore) -> Registrar:
+    return Registrar(store, SchemaCache(), SchemaLimits())

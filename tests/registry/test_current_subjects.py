@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headworks._registry.model.refusals import ServiceError
-from headworks._registry.model.schema_limits import SchemaLimits
 from headworks._registry.operations import current_subjects
 from headworks._registry.operations.deleter import Deleter
-from headworks._registry.operations.parsed_schemas import SchemaCache
-from headworks._registry.operations.registrar import ProposedSchema, Registrar
+from headworks._registry.operations.registrar import ProposedSchema
 from headworks._registry.operations.settings import SubjectSettings
 from headworks._registry.store import RegistryStore, schemas
 from headworks._server.database import PreparedStatement
+from tests.registry.in_process import registrar
 from tests.registry.rest import record, text_of
 
 pytestmark = pytest.mark.unit
@@ -26,19 +23,6 @@ FIRST, WIDER, BROKEN = (
     ProposedSchema(text_of(record(*fields)))
     for fields in (("a:int",), ("a:int", "b:int=0"), ("a:int", "b:int"))
 )
-
-
-@pytest.fixture
-def stores(tmp_path: Path) -> Iterator[tuple[RegistryStore, RegistryStore]]:
-    """Two servers on one file."""
-    one, other = (RegistryStore(f"sqlite:///{tmp_path / 'r.db'}") for _ in range(2))
-    yield one, other
-    one.close()
-    other.close()
-
-
-def registrar(store: RegistryStore) -> Registrar:
-    return Registrar(store, SchemaCache(), SchemaLimits())
 
 
 def test_a_known_subject_is_not_read_again(

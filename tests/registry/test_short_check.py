@@ -6,16 +6,12 @@ import asyncio
 import json
 import random
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headworks._registry.model.refusals import ServiceError
-from headworks._registry.model.schema_limits import SchemaLimits
 from headworks._registry.operations import compatibility_check
-from headworks._registry.operations.parsed_schemas import SchemaCache
 from headworks._registry.operations.registrar import ProposedSchema, Registrar
 from headworks._registry.operations.settings import SubjectSettings
 from headworks._registry.operations.short_check import MAX_CHARACTERS
@@ -23,7 +19,7 @@ from headworks._registry.service.app import create_app
 from headworks._registry.store import RegistryStore
 from headworks.compatibility import Level, Policy, check_level
 from tests.headworks.compatibility.generate import random_pair
-from tests.registry.in_process import ask
+from tests.registry.in_process import ask, registrar
 from tests.registry.rest import record, text_of
 
 pytestmark = pytest.mark.unit
@@ -32,19 +28,6 @@ CHECK, REGISTER = "/compatibility/subjects/s/versions", "/subjects/s/versions"
 FIRST, WIDER, BROKEN = (
     text_of(record(*fields)) for fields in (("a:int",), ("a:int", "b:int=0"), ("a:int", "b:int"))
 )
-
-
-@pytest.fixture
-def stores(tmp_path: Path) -> Iterator[tuple[RegistryStore, RegistryStore]]:
-    """Two servers on one file."""
-    one, other = (RegistryStore(f"sqlite:///{tmp_path / 'r.db'}") for _ in range(2))
-    yield one, other
-    one.close()
-    other.close()
-
-
-def registrar(store: RegistryStore) -> Registrar:
-    return Registrar(store, SchemaCache(), SchemaLimits())
 
 
 def answered(check: Any) -> object:
