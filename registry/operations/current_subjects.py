@@ -59,10 +59,13 @@ class CurrentSubjects:
             self._remember(name, revision, found)
         return found
 
-    def at(self, name: Subject, revision: int) -> CurrentSubject | None:
-        """Return the subject of that name, if it was remembered at this revision of the store."""
+    def at(self, name: Subject, revision: int | None) -> CurrentSubject | None:
+        """Return the subject of that name, if it was remembered at this revision of the store.
+
+        None: at any revision, so it may have changed since.
+        """
         known = self._known.get(name)
-        return None if known is None or known[0] != revision else known[1]
+        return None if known is None or revision not in (None, known[0]) else known[1]
 
     def remembers(self, name: Subject) -> bool:
         """Return whether the subject of that name is remembered, as it is or was."""

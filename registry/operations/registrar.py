@@ -43,7 +43,7 @@ from headworks._registry.operations.scopes import (
     real_subject,
     resolve,
 )
-from headworks._registry.operations.short_check import check_short
+from headworks._registry.operations.short_check import check_short, is_short
 from headworks._registry.operations.version_search import (
     compared_version,
     compared_versions,
@@ -211,6 +211,11 @@ class Registrar:
             return check_compatibility(
                 parsed.schema, metadata, compared, config, partial(self._cache.load, connection)
             )
+
+    def may_check_from_memory(self, name: str, text: str, number: int | str | None) -> bool:
+        """Return whether `check_from_memory` can tell, unless the store has changed."""
+        current = self._current.at(Subject.parse(name), None)
+        return current is not None and is_short(current, text, number, self._cache)
 
     def check_from_memory(
         self, name: str, text: str, number: int | str | None, revision: int

@@ -25,6 +25,17 @@ MAX_CHARACTERS: Final = 8_000  # of a schema
 _MAX_STEPS = 2_000  # of the comparison
 
 
+def is_short(
+    current: CurrentSubject, text: str, number: int | str | None, cache: SchemaCache
+) -> bool:
+    """Return whether memory has what is compared, and both texts are short."""
+    latest, config = current.latest, current.resolved.config
+    if latest is None or max(len(text), len(latest.schema.definition.text)) > MAX_CHARACTERS:
+        return False
+    compares_it = compares_latest_alone(latest, config) if number is None else number == LATEST
+    return compares_it and cache.cached(latest.schema) is not None
+
+
 def check_short(
     current: CurrentSubject,
     text: str,
@@ -34,11 +45,8 @@ def check_short(
 ) -> CompatibilityResult | None:
     """Compare a text without references with the latest version; ServiceError if it is invalid."""
     latest, config = current.latest, current.resolved.config
-    if latest is None or len(text) > MAX_CHARACTERS:
-        return None
-    compares_it = compares_latest_alone(latest, config) if number is None else number == LATEST
-    stored = cache.cached(latest.schema)
-    if stored is None or not compares_it or len(latest.schema.definition.text) > MAX_CHARACTERS:
+    stored = None if latest is None else cache.cached(latest.schema)
+    if latest is None or stored is None or not is_short(current, text, number, cache):
         return None
     proposal = ProposedSchema(text)
     metadata = annotated(proposal, latest.schema, config)[0]

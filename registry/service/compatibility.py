@@ -10,7 +10,6 @@ from fastapi import APIRouter, Response
 from headworks._registry.model.definition import JsonObject
 from headworks._registry.model.refusals import ServiceError
 from headworks._registry.operations.compatibility_check import CompatibilityResult
-from headworks._registry.operations.short_check import MAX_CHARACTERS
 from headworks._registry.service.bodies import BODY_OF_SCHEMA, Body, read_proposal
 from headworks._registry.service.dependencies import Dependencies, DependenciesOf
 from headworks._registry.service.direct_route import may_answer_with, runs_in
@@ -33,10 +32,10 @@ async def _check_from_memory(
 ) -> Response | None:
     """Answer a check of a short text without references, if memory has what it compares."""
     text = body.get("schema")
-    if not isinstance(text, str) or not text.strip() or len(text) > MAX_CHARACTERS:
+    if not isinstance(text, str) or not text.strip():
         return None
     is_alone = body.keys() <= {"schema", "schemaType"} and body.get("schemaType") in (None, "AVRO")
-    if not is_alone or not dependencies.registrar.remembers(subject):
+    if not is_alone or not dependencies.registrar.may_check_from_memory(subject, text, version):
         return None
     revision = await dependencies.revision.now()
     if revision is None:

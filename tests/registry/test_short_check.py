@@ -16,6 +16,7 @@ from headworks._registry.operations.registrar import ProposedSchema, Registrar
 from headworks._registry.operations.settings import SubjectSettings
 from headworks._registry.operations.short_check import MAX_CHARACTERS
 from headworks._registry.service.app import create_app
+from headworks._registry.shared_revision import SharedRevision
 from headworks._registry.store import RegistryStore
 from headworks.compatibility import Level, Policy, check_level
 from tests.headworks.compatibility.generate import random_pair
@@ -138,6 +139,30 @@ def test_only_short_texts_are_compared_on_the_event_loop(
 
     asyncio.run(test())
     assert begun == [where]
+
+
+def test_what_memory_cannot_answer_asks_for_no_revision(
+    stores: tuple[RegistryStore, RegistryStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[None] = []
+
+    async def now(_shared: SharedRevision) -> None:
+        asked.append(None)
+
+    monkeypatch.setattr(SharedRevision, "now", now)
+
+    async def test() -> None:
+        app = create_app(stores[0])
+        for text in (FIRST, WIDER):
+            assert (await ask(app, "POST", REGISTER, {"schema": text}))[0] == 200
+        for target, times in ((CHECK, 0), (f"{CHECK}/1", 0), (f"{CHECK}/latest", 1)):
+            for _ in range(2):
+                await ask(app, "POST", target, {"schema": FIRST})
+            asked.clear()
+            assert (await ask(app, "POST", target, {"schema": FIRST}))[0] == 200
+            assert len(asked) == times, target
+
+    asyncio.run(test())
 
 
 def test_a_text_whose_comparison_may_take_long_is_left_to_a_thread(
