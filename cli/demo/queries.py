@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +20,17 @@ class HiveAnswers:
     """
 
     tables: dict[str, int]
-    rows_by_version: dict[str, int]
     months: list[tuple[str, int, int]]
     old_values: list[dict[str, Any]]
     carriers: list[tuple[str, int]]
+
+    @property
+    def rows_by_version(self) -> dict[str, int]:
+        """The flights of each version of their schema."""
+        found = Counter[str]()
+        for _, version, count in self.months:
+            found[str(version)] += count
+        return dict(found)
 
     @property
     def old_rows_show_default(self) -> bool:
@@ -44,13 +52,6 @@ def ask(address: str, *, database: str) -> HiveAnswers:
 
         return HiveAnswers(
             tables={name: rows(f"SELECT count(*) FROM {name}")[0][0] for name in _TABLES},
-            rows_by_version={
-                str(version): count
-                for version, count in rows(
-                    "SELECT _schema_version, count(*) FROM flights GROUP BY _schema_version "
-                    "ORDER BY _schema_version"
-                )
-            },
             months=[
                 (month, version, count)
                 for month, version, count in rows(

@@ -147,18 +147,24 @@ class Demo:
         return "default" if self._there is None else self._there.database
 
     @property
+    def _audit_store(self) -> str | None:
+        """The URL of the demo's own audit store; an installation has one of its own."""
+        if self._there is None or self._there.registry is None:
+            return audit_store_url(self._home)
+        return None
+
+    @property
     def console_url(self) -> str:
         """The console, if `explore` was called."""
         return self._console.url
 
     def explore(self) -> None:
-        """Run the other servers of `headworks up` over what the run left: console and audit."""
+        """Run the console over what the run left."""
         broker, registry = self.bootstrap, self.registry_url
         console = running_console(
             self._home, broker=broker, registry=registry, schemas=self._schemas
         )
-        with self._step("keep", "start console and audit"):
-            self._running.enter_context(running_audit(self._home, broker=broker, registry=registry))
+        with self._step("keep", "start the console"):
             self._console = self._running.enter_context(console)
 
     def close(self) -> None:
@@ -191,6 +197,10 @@ class Demo:
         pool = self._running.enter_context(ThreadPoolExecutor(1, "warehouse"))
         self._warehouse = pool.submit(self._open_warehouse)
         self._running.callback(self._close_warehouse)
+        if self._audit_store is not None:  # it counts while the others work
+            self._running.enter_context(
+                running_audit(self._home, broker=self.bootstrap, registry=self.registry_url)
+            )
         self.outcome.broker = self.bootstrap
         self._progress.note(f"registry  {self.registry_url}")
 
@@ -343,7 +353,8 @@ class Demo:
         """Return what the audit has counted of the demo's topics, also in an earlier demo."""
         # The other topics of an installation may have findings of their own: exit 1.
         expect = (0,) if self._there is None else (0, 1)
-        rows = self._command("audit", "status", expect=expect)["rows"]
+        store = [] if self._audit_store is None else ["--store", self._audit_store]
+        rows = self._command("audit", "status", *store, expect=expect)["rows"]
         return {row["topic"]: row for row in rows if row["topic"] in TOPICS}
 
     def _command(self, *arguments: str, expect: tuple[int, ...] = (0,)) -> Any:

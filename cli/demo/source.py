@@ -10,7 +10,7 @@ import csv
 import importlib.util
 import io
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 
 from headworks.errors import UsageError
@@ -34,28 +34,31 @@ class FlightData:
         """The rows of `flights` or `weather` of January-June (half 1) or July-December (2)."""
         first, last = (1, 6) if half == 1 else (7, 12)
         months = {str(month) for month in range(first, last + 1)}
-        rows = [row for row in self._read(table) if row["month"] in months]
+        rows = self._read(table, months)
         order = ("time_hour", "minute", "flight")
         rows.sort(key=lambda row: [row.get(column) or "" for column in order])
         return rows if self._limit is None else rows[: (self._limit + 2 - half) // 2]
 
-    def _read(self, table: str) -> list[Row]:
+    def _read(self, table: str, months: Set[str] = frozenset()) -> list[Row]:
         path = self._folder / f"{table}.csv"
         if path.exists():
             with path.open(newline="", encoding="utf-8") as file:
-                return list(_rows(file))
+                return list(_rows(file, months))
         with zipfile.ZipFile(f"{path}.zip") as archive, archive.open(path.name) as raw:
-            return list(_rows(io.TextIOWrapper(raw, encoding="utf-8", newline="")))
+            return list(_rows(io.TextIOWrapper(raw, encoding="utf-8", newline=""), months))
 
 
-def _rows(file: io.TextIOBase | io.TextIOWrapper) -> Iterator[Row]:
+def _rows(file: io.TextIOBase | io.TextIOWrapper, months: Set[str]) -> Iterator[Row]:
+    """Yield the rows; with `months`, those of these months alone."""
     reader = csv.reader(file)
     header = next(reader)
+    month = header.index("month") if months else 0
     for values in reader:
-        yield {
-            name: None if value == "NA" else value
-            for name, value in zip(header, values, strict=True)
-        }
+        if not months or values[month] in months:
+            yield {
+                name: None if value == "NA" else value
+                for name, value in zip(header, values, strict=True)
+            }
 
 
 def _data_folder(find: Callable[[str], object] = importlib.util.find_spec) -> Path:

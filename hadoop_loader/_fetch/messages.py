@@ -153,10 +153,11 @@ class MessageColumns(Sequence[FetchedMessage]):
 
     def schema_ids(self) -> Numbers:
         """Return the schema id before each value; NO_SCHEMA if there is none."""
+        spans = memory_of(self.starts), memory_of(self.ends)
         if COMPILED:
-            spans = memory_of(self.starts), memory_of(self.ends)
             return int64s(decoder.find_ids(self.data, *spans))
-        return of_ints(_schema_id(m.value) for m in self)
+        data, pairs = memoryview(self.data), zip(*(s.cast("q") for s in spans), strict=True)
+        return of_ints(_schema_id(data[start:end] if start >= 0 else None) for start, end in pairs)
 
     def _column(self, name: str) -> Any:
         if name not in self._made:
@@ -180,7 +181,7 @@ class MessageColumns(Sequence[FetchedMessage]):
         return None if start < 0 else bytes(memoryview(self.data)[start:end])
 
 
-def _schema_id(value: bytes | None) -> int:
+def _schema_id(value: Buffer | None) -> int:
     if value is None or len(value) < HEADER_SIZE or value[0] != MAGIC:
         return NO_SCHEMA
     return int.from_bytes(value[1:HEADER_SIZE], "big")

@@ -35,14 +35,14 @@ def source(table: str) -> pd.DataFrame:
     return pd.read_csv(folder / f"{table}.csv")
 
 
-def start(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+def start(*arguments: str, cwd: Path, **settings: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "headworks._cli", "demo", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=cwd,
-        env={**os.environ, "TMPDIR": str(cwd)},
+        env={**os.environ, "TMPDIR": str(cwd), **settings},
         start_new_session=True,
     )
 
@@ -67,9 +67,15 @@ class KeptDemo:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> KeptDemo:
-    """A whole run with --keep, stopped by Ctrl-C when it waits."""
+    """A whole run with --keep, stopped by Ctrl-C when it waits.
+
+    The data folder of `headworks up` holds an audit that is not the demo's.
+    """
     folder = tmp_path_factory.mktemp("demo")
-    run = start("--limit", str(LIMIT), "--format", "json", "--keep", cwd=folder)
+    data = tmp_path_factory.mktemp("data")
+    (data / "audit.db").write_text("the audit of another cluster")
+    arguments = ("--limit", str(LIMIT), "--format", "json", "--keep")
+    run = start(*arguments, cwd=folder, HEADWORKS_DATA_DIR=str(data))
     try:
         return _watch(run, folder)
     finally:
@@ -108,7 +114,7 @@ def summary(kept: KeptDemo) -> dict[str, Any]:
 
 
 def test_a_kept_demo_prints_the_console_first_and_its_screens_show_the_demo(kept: KeptDemo) -> None:
-    block = "".join(kept.printed).rpartition("start console and audit")[2].splitlines()
+    block = "".join(kept.printed).rpartition("start the console")[2].splitlines()
     names = [line.split()[0] for line in block if line and not line.startswith(" ")]
     assert names[1:5] == ["console", "broker", "registry", "hive"]
     topics = {row["topic"] for row in kept.screens["topics"]["part"]["rows"]}
