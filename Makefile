@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-WORKERS := -n auto --dist loadfile --no-loadscope-reorder
+WORKERS := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
     --no-annotate --no-header --no-emit-index-url --no-emit-find-links

@@ -28,6 +28,7 @@ from headworks.groups import Groups, _groups
 from headworks.registry_client._schema_ids import EventSchemaIds
 from producer_sdk import Producer
 from tests import command_line
+from tests.hangs import HangGuard
 from tests.headworks.audit_counting.both_forms import BOTH, Counting, counting_in
 from tests.interop.in_place import is_apache_kafka, start_in_place
 from tests.kinds import UnitTestGuard
@@ -65,6 +66,7 @@ class PreloadedServers:
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(UnitTestGuard())
     config.pluginmanager.register(ToolGuard())
+    config.pluginmanager.register(HangGuard())
     config.pluginmanager.register(PreloadedServers())
     config.addinivalue_line("markers", "our_broker(reason): not for Apache Kafka in its place")
     config.addinivalue_line("markers", "needs(tool): skipped without it (tests/tools.py)")
