@@ -94,26 +94,21 @@ def missing_symbols(
 
 
 def missing_default(
-    sides: Sides, mine: Field, old: Field | None, reader: Record, writer: Record
+    sides: Sides, mine: Field, old: Field | None, writer: Record, *, renamed: bool
 ) -> Reason:
     """Report a reader's field that the data lacks and that has no default.
 
-    `old` is the data's field that may have been renamed to it.
+    `old` is the data's field that may have been renamed to it. If it is `renamed`, a field of the
+    data has its name as an alias.
     """
     message = f'{sides.cannot_read}: "{mine.name}" is not in it, and has no default to take instead'
     return Reason(
         "HW001",
         message,
-        _missing_default_fix(sides, mine, old, _is_renamed(mine, reader, writer)),
+        _missing_default_fix(sides, mine, old, renamed),
         mine.pointer,
         f"{writer.pointer}/fields",
     )
-
-
-def _is_renamed(mine: Field, reader: Record, writer: Record) -> bool:
-    """Return whether a field that is new in the data has the alias of the reader's field."""
-    known = {one.name for one in reader.fields}
-    return any(mine.name in one.aliases for one in writer.fields if one.name not in known)
 
 
 def _missing_default_fix(sides: Sides, mine: Field, old: Field | None, renamed: bool) -> str:

@@ -15,7 +15,7 @@ compared once, and a Budget bounds the whole. Findings are in the order of the r
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Container, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -228,6 +228,7 @@ class _Resolution:
         ok, inner = not reasons, list[tuple[str, _Outcome]]()
         theirs = writer.by_name
         feeds: dict[int, Field] = {}
+        renamed: Set[str] | None = None
         for mine in reader.fields:
             if mine.shared and not mine.aliases and theirs.get(mine.name) is mine:
                 first = feeds.setdefault(id(mine), mine)
@@ -239,7 +240,9 @@ class _Resolution:
                 outcome = self._mismatch(messages.ambiguous_field(self.sides, mine, matches[0]))
                 self.ambiguous.append(outcome)
             elif not matches:
-                outcome = self._missing_field(mine, reader, writer)
+                if renamed is None and not mine.has_default:
+                    renamed = _renamed(reader, writer)
+                outcome = self._missing_field(mine, reader, writer, renamed or ())
             else:
                 (other,) = matches
                 left, right = mine.type, other.type
@@ -259,10 +262,14 @@ class _Resolution:
                 inner.append((mine.name, outcome))
         return _Outcome(ok, reasons, inner) if reasons or inner else _RESOLVES
 
-    def _missing_field(self, mine: Field, reader: Record, writer: Record) -> _Outcome:
+    def _missing_field(
+        self, mine: Field, reader: Record, writer: Record, renamed: Container[str]
+    ) -> _Outcome:
         if not mine.has_default:
             old = rename_of(mine, reader, writer) if self.budget.guess() else None
-            return self._mismatch(messages.missing_default(self.sides, mine, old, reader, writer))
+            alias = mine.name in renamed
+            reason = messages.missing_default(self.sides, mine, old, writer, renamed=alias)
+            return self._mismatch(reason)
         problem = default_problem(mine) if self.strict else None
         if problem is None:
             return _RESOLVES
@@ -373,6 +380,12 @@ def _matches(mine: Field, theirs: Mapping[str, Field]) -> list[Field]:
         if other is not None:
             found.append(other)
     return found
+
+
+def _renamed(reader: Record, writer: Record) -> Set[str]:
+    """Return the aliases of fields that are new in the data."""
+    known = reader.by_name
+    return {alias for one in writer.fields if one.name not in known for alias in one.aliases}
 
 
 def _inside(step: str, outcome: _Outcome) -> _Outcome:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from headworks.compatibility import Level, Policy, Version, check_level, check_pair
 from headworks.errors import UsageError
-from headworks.schema import Schema, parse
+from headworks.schema import Field, Record, Schema, parse
 
 pytestmark = pytest.mark.unit
 
@@ -114,6 +115,24 @@ def test_wide_records_and_doubling_types_are_bounded() -> None:
     broken[0]["fields"][0]["type"] = "string"
     found = check_pair(parse(json.dumps(doubling)), parse(json.dumps(broken)), Policy.STRICT)
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("level", [Level.BACKWARD, Level.FORWARD])
+def test_the_fields_of_a_record_are_not_walked_once_for_each_of_them(level: Level) -> None:
+    class Walked(tuple[Field, ...]):
+        walks = 0
+
+        def __iter__(self) -> Iterator[Field]:
+            Walked.walks += 1
+            return super().__iter__()
+
+    new, old = (event(*({"name": f"{n}{i}", "type": "int"} for i in range(500))) for n in "ab")
+    for one in (new, old):
+        assert isinstance(one, Record)
+        one.fields = Walked(one.fields)
+    found = check_level(new, [Version(1, old)], level, Policy.STRICT)
+    assert len(found) == 500
+    assert Walked.walks < 20
 
 
 @pytest.mark.seconds
