@@ -23,6 +23,7 @@ class HangGuard:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         seconds = _timeout(item)
         if seconds > 0:
+            assert sys.__stderr__ is not None
             faulthandler.dump_traceback_later(
                 seconds + _GRACE_SECONDS, exit=True, file=sys.__stderr__
             )
