@@ -161,7 +161,7 @@ class _TableEvolution:
             fix = f'keep the name "{renamed[0]}", without the alias; or keep "{renamed[0]}", with '
             fix += f'"type": {was}, and add "{one.name}" beside it, with {default_member(one)} and '
             fix += "without the alias"
-            if any(f.name == renamed[0] for f in new.fields):
+            if renamed[0] in new.by_name:
                 fix = f'remove the aliases of "{one.name}", and give it a default'
             yield self._finding("HW205", path, one, old, message, fix)
         if top and one.name.lower() in RESERVED_COLUMNS:

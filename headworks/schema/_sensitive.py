@@ -7,17 +7,21 @@ Rules:
 
 - Paths decide, not names: `customer.name` may be sensitive while `product.name` is not.
 - If a path is ambiguous (inside a recursive type, a map, or a record in a union), more is
-  sensitive rather than less.
+  sensitive rather than less. So is the whole event if its marks have too many places: types that
+  hold each other twice double their number at every step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
+from typing import Final
 
-from headworks.schema._model import Array, Json, MapType, Record, Schema, Union
+from headworks.schema._model import Array, Json, MapType, Record, Schema, Union, inner_types
 
 ITEM, ENTRY = "[]", "{}"
 Paths = frozenset[tuple[str, ...]]
+_MAX_PLACES: Final = 20_000
+_Place = tuple[Schema, tuple[str, ...], tuple[Schema, ...]]  # a type, its path, records around it
 
 
 def sensitive_paths(schema: Schema) -> Paths:
@@ -25,7 +29,26 @@ def sensitive_paths(schema: Schema) -> Paths:
 
     A step is the name of a field, ITEM for the items of an array, or ENTRY for the values of a map.
     """
-    return frozenset(_walk(schema, (), ()))
+    above, found = _above_marks(schema), set[tuple[str, ...]]()
+    stack: list[_Place] = [(schema, (), ())] if id(schema) in above else []
+    for _ in range(_MAX_PLACES):
+        if not stack:
+            return frozenset(found)
+        if len(stack) + len(found) > _MAX_PLACES:
+            break
+        node, here, inside = stack.pop()
+        if not isinstance(node, Union) and (_marked(node.props) or node in inside):
+            found.add(here)
+            continue
+        if isinstance(node, Record):
+            inside = (*inside, node)
+        for step, type_, marked in _inner_places(node):
+            path = (*here, *step)
+            if marked:
+                found.add(path)
+            elif id(type_) in above:
+                stack.append((type_, path, inside))
+    return frozenset({()})
 
 
 def paths_below(paths: Paths, *steps: str) -> Paths:
@@ -33,55 +56,39 @@ def paths_below(paths: Paths, *steps: str) -> Paths:
     return frozenset(path[1:] for path in paths if path and path[0] in steps)
 
 
-def _walk(
-    schema: Schema, here: tuple[str, ...], inside: tuple[Schema, ...]
-) -> Iterator[tuple[str, ...]]:
-    if not isinstance(schema, Union) and _marked(schema.props):
-        yield here
+def _inner_places(node: Schema) -> Iterator[tuple[tuple[str, ...], Schema, bool]]:
+    """Yield the steps to the types that a type contains, and whether a field's mark is there."""
+    if isinstance(node, Record):
+        for field in node.fields:
+            yield (field.name,), field.type, _marked(field.props)
         return
-    if isinstance(schema, Record):
-        if schema in inside:
-            if _marks(schema):
-                yield here
-            return
-        for field in schema.fields:
-            if _marked(field.props):
-                yield (*here, field.name)
-            else:
-                yield from _walk(field.type, (*here, field.name), (*inside, schema))
-    elif isinstance(schema, Array):
-        yield from _walk(schema.items, (*here, ITEM), inside)
-    elif isinstance(schema, MapType):
-        yield from _walk(schema.values, (*here, ENTRY), inside)
-    elif isinstance(schema, Union):
-        for branch in schema.branches:
-            yield from _walk(branch, here, inside)
+    step = (ITEM,) if isinstance(node, Array) else (ENTRY,) if isinstance(node, MapType) else ()
+    for one in inner_types(node):
+        yield step, one, False
 
 
 def _marked(props: Mapping[str, Json]) -> bool:
     return props.get("sensitive") not in (None, False)
 
 
-def _marks(schema: Record) -> bool:
-    """Return whether anything inside a recursive type is sensitive."""
-    seen: set[int] = set()
-    stack: list[Schema] = [schema]
+def _above_marks(schema: Schema) -> Set[int]:
+    """Return the ids of the types that have a mark, or contain one at any depth."""
+    holders: dict[int, list[Schema]] = {id(schema): []}  # by type: those that contain it
+    stack, found = [schema], list[Schema]()
     while stack:
         node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, Union):
-            stack += node.branches
-            continue
-        if _marked(node.props):
-            return True
-        if isinstance(node, Record):
-            if any(_marked(field.props) for field in node.fields):
-                return True
-            stack += [field.type for field in node.fields]
-        elif isinstance(node, Array):
-            stack.append(node.items)
-        elif isinstance(node, MapType):
-            stack.append(node.values)
-    return False
+        own = not isinstance(node, Union) and _marked(node.props)
+        if own or (isinstance(node, Record) and any(_marked(one.props) for one in node.fields)):
+            found.append(node)
+        for one in inner_types(node):
+            if id(one) not in holders:
+                holders[id(one)] = []
+                stack.append(one)
+            holders[id(one)].append(node)
+    above = set[int]()
+    while found:
+        node = found.pop()
+        if id(node) not in above:
+            above.add(id(node))
+            found += holders[id(node)]
+    return above

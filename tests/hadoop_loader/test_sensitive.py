@@ -100,3 +100,24 @@ def test_text_of_a_recursive_type_is_as_sensitive_as_the_type() -> None:
     plain = flat_schema(json.dumps(record("Node", field("next", ["null", "Node"]))))
     assert plain is not None
     assert not sensitive_paths(parse(plain))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("last", "expected"), [(field("x", "int"), set()), (SECRET, {()})])
+def test_types_that_double_at_every_step_are_sensitive_as_a_whole_or_not_at_all(
+    last: dict[str, Any], expected: set[tuple[str, ...]]
+) -> None:
+    inner = record("R0", last)
+    for n in range(1, 60):
+        inner = record(f"R{n}", field("a", inner), field("b", f"R{n - 1}"))
+    assert sensitive_paths(parse(json.dumps(inner))) == expected
+
+
+def test_a_mark_in_many_places_is_one_of_the_whole_event() -> None:
+    columns = [field(f"x{n}", "int", sensitive=True) for n in range(200)]
+    few, many = (
+        record("E", field("a0", record("I", *columns)), *(field(f"a{n}", "I") for n in range(1, k)))
+        for k in (10, 200)
+    )
+    assert len(sensitive_paths(parse(json.dumps(few)))) == 2000
+    assert sensitive_paths(parse(json.dumps(many))) == {()}

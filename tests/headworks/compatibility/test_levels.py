@@ -117,8 +117,11 @@ def test_wide_records_and_doubling_types_are_bounded() -> None:
     assert len(found) == 1
 
 
+@pytest.mark.parametrize("alias", ["z", "b0"])
 @pytest.mark.parametrize("level", [Level.BACKWARD, Level.FORWARD])
-def test_the_fields_of_a_record_are_not_walked_once_for_each_of_them(level: Level) -> None:
+def test_the_fields_of_a_record_are_not_walked_once_for_each_of_them(
+    level: Level, alias: str
+) -> None:
     class Walked(tuple[Field, ...]):
         walks = 0
 
@@ -126,12 +129,14 @@ def test_the_fields_of_a_record_are_not_walked_once_for_each_of_them(level: Leve
             Walked.walks += 1
             return super().__iter__()
 
-    new, old = (event(*({"name": f"{n}{i}", "type": "int"} for i in range(500))) for n in "ab")
+    renamed = ({"name": f"a{i}", "type": "int", "aliases": [alias]} for i in range(500))
+    new = event(*renamed)
+    old = event(*({"name": f"b{i}", "type": "int"} for i in range(500)))
     for one in (new, old):
         assert isinstance(one, Record)
         one.fields = Walked(one.fields)
-    found = check_level(new, [Version(1, old)], level, Policy.STRICT)
-    assert len(found) == 500
+    found = check_level(new, [Version(1, old)], level, Policy.WAREHOUSE)
+    assert len(found) >= 500
     assert Walked.walks < 20
 
 
