@@ -66,8 +66,7 @@ def lint_file(
     found = [_repeated(one, pointer) for pointer in catalog.source(one.path).repeated()]
     found += list(lint(one.schema, event=_is_event(one.subject), home=f"{one.path}#"))
     demand = governance.of(one.subject or "")
-    has_table = demand.policy is Policy.WAREHOUSE and isinstance(one.schema, Record)
-    if one.subject is not None and has_table:
+    if one.subject is not None and demand.policy is Policy.WAREHOUSE:
         found += [_no_column(problem) for problem in column_problems(one.schema)]
     located = tuple(
         locate(one, finding, texts=catalog, waiver=demand.waiver(finding, day)) for finding in found

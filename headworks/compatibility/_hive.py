@@ -57,12 +57,24 @@ def table_findings(
 ) -> list[Finding]:
     """Return the changes from `old` to `new` that the table cannot follow."""
     budget.next_pair()
-    return list(_TableEvolution(old_version, budget).compare(new, old))
+    step = _TableEvolution(old_version, budget)
+    if isinstance(new, Record) is not isinstance(old, Record):
+        return [step.other_columns(new, old)]
+    return list(step.compare(_as_table(new), _as_table(old)))
 
 
 def column_problems(schema: Schema) -> list[Finding]:
     """Return why a first table cannot hold `schema`."""
-    return list(_TableEvolution(None, Budget()).compare(schema, Record("", pointer=schema.pointer)))
+    nothing = Record("", pointer=schema.pointer)
+    return list(_TableEvolution(None, Budget()).compare(_as_table(schema), nothing))
+
+
+def _as_table(schema: Schema) -> Record:
+    """Return a record with the table's columns: a schema that is no record has one, `value`."""
+    if isinstance(schema, Record):
+        return schema
+    column = Field("value", schema, pointer=schema.pointer)
+    return Record("", (column,), pointer=schema.pointer)
 
 
 @dataclass(slots=True)
@@ -111,6 +123,13 @@ class _TableEvolution:
             else:
                 yield from self._column(path, mine, theirs, written)
             stack.extend(reversed(below))
+
+    def other_columns(self, new: Schema, old: Schema) -> Finding:
+        """Report a record that follows another type, or the other way round."""
+        message = "a record has a column for each field, and every other type has one column "
+        message += f'"value": rows written {self._old} would not be in the new columns'
+        fix = f"keep {type_name(old)} as the type of the event, or use a new topic"
+        return self._finding("HW201", "", new, old, message, fix)
 
     def _struct(self, path: str, new: Record, old: Record) -> Iterator[Finding]:
         known = old.by_name

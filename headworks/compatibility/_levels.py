@@ -17,7 +17,7 @@ from headworks.compatibility._hive import column_problems, table_findings
 from headworks.compatibility._resolution import resolution_findings
 from headworks.compatibility._rules import RULES
 from headworks.compatibility._wording import Sides, has_path
-from headworks.schema._model import Record, Schema
+from headworks.schema._model import Schema
 
 # Rules on the type of a field. Their advice is to keep the field, or to add one beside it.
 _OF_TYPES: Final = ("HW002", "HW004", "HW104", "HW105", "HW106", "HW201", "HW204")
@@ -50,13 +50,13 @@ def check_level(
 
     The newest version comes first. For each: data that new consumers cannot read, then data that
     old consumers cannot read, then changes that its table cannot follow. Without history, only the
-    `warehouse` policy has findings: columns that no table can have. Only records have a table. At
-    level NONE there are no findings. Beyond MAX_FINDINGS, each failing version has only one.
-    UsageError if more than `most_steps` are needed, or than any question may cost (`Budget`).
+    `warehouse` policy has findings: columns that no table can have. At level NONE there are none.
+    Beyond MAX_FINDINGS, each failing version has only one. UsageError if more than `most_steps` are
+    needed, or than any question may cost (`Budget`).
     """
     if level is Level.NONE:
         return []
-    has_table = policy is Policy.WAREHOUSE and isinstance(new, Record)
+    has_table = policy is Policy.WAREHOUSE
     if not history:
         return column_problems(new)[:MAX_FINDINGS] if has_table else []
     ordered = sorted(history, key=lambda version: version.number, reverse=True)
@@ -72,7 +72,7 @@ def check_level(
         if level.forward:
             sides = Sides(old.number, None, between_versions=True, has_table=has_table)
             _add(found, resolution_findings(old.schema, new, policy, sides, budget))
-        if has_table and isinstance(old.schema, Record):
+        if has_table:
             _add(found, table_findings(new, old.schema, budget, old.number))
         if old is not ordered[0]:
             found[before:] = [_with_fix(one, ordered[0].schema) for one in found[before:]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 
 from hadoop_loader._tables.columns import FILE_COLUMNS, PARTITION_COLUMN, table_columns
 from hadoop_loader._tables.widening import widen
+from headworks.compatibility import Level, Policy, Version, check_level
 from headworks.compatibility._budget import Budget
 from headworks.compatibility._hive import RESERVED_COLUMNS, table_findings
 from headworks.errors import IncompatibleError
-from headworks.schema import Schema, parse
+from headworks.schema import Record, Schema, parse
 
 pytestmark = pytest.mark.unit
 
@@ -61,9 +63,13 @@ TYPES: list[Json] = [
 OTHER_MEANING = {"HW201": "timestamp", "HW204": "union"}
 
 
-def schema(kind: Json) -> Schema:
+def field(kind: Json) -> Schema:
     fields = [{"name": "a", "type": kind}]
     return parse(json.dumps({"type": "record", "name": "R", "fields": fields}), strict=False)
+
+
+def event(kind: Json) -> Schema:
+    return parse(json.dumps(kind), strict=False)
 
 
 def followed(old: Schema, new: Schema) -> bool:
@@ -74,17 +80,47 @@ def followed(old: Schema, new: Schema) -> bool:
     return True
 
 
-def test_the_gate_passes_no_change_that_a_table_cannot_follow() -> None:
+@pytest.mark.parametrize("schema", [field, event])
+def test_the_gate_passes_no_change_that_a_table_cannot_follow(
+    schema: Callable[[Json], Schema],
+) -> None:
     stricter = set()
-    for old, new in product(TYPES, repeat=2):
-        found = table_findings(schema(new), schema(old), Budget())
+    for pair in product(TYPES, repeat=2):
+        old, new = map(schema, pair)
+        if isinstance(old, Record) is not isinstance(new, Record):
+            continue  # old rows would not be in the new columns
+        found = table_findings(new, old, Budget())
         if not found:
-            assert followed(schema(old), schema(new)), f"{old} -> {new}"
-        elif followed(schema(old), schema(new)):
+            assert followed(old, new), pair
+        elif followed(old, new):
             (finding,) = found
             assert OTHER_MEANING[finding.rule] in finding.message, finding.message
             stricter.add(finding.rule)
     assert stricter == set(OTHER_MEANING)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule"),
+    [
+        (record(("n", ["null", "N"])), "HW203"),
+        (record(*((f"number_{n}", "long") for n in range(5000))), "HW207"),
+        (record(("a", "int"), ("A", "int")), "HW202"),
+    ],
+)
+def test_a_first_version_that_no_table_can_hold_is_refused_whatever_its_root(
+    kind: Json, rule: str
+) -> None:
+    for root in ({"type": "array", "items": kind}, {"type": "map", "values": kind}, ["null", kind]):
+        found = check_level(event(root), [], Level.BACKWARD, Policy.WAREHOUSE)
+        assert {one.rule for one in found} == {rule}
+
+
+def test_a_record_does_not_become_another_type() -> None:
+    one, other = event(record(("x", "int"))), event(["null", record(("x", "int"))])
+    for new, old in ((one, other), (other, one)):
+        found = check_level(new, [Version(1, old)], Level.FULL, Policy.WAREHOUSE)
+        assert "HW201" in {finding.rule for finding in found}
+    assert not check_level(other, [Version(1, one)], Level.BACKWARD, Policy.STRICT)
 
 
 def test_the_gate_reserves_the_columns_that_the_loader_adds() -> None:
