@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 
 from headworks._audit.usage import SubjectUsage
 from headworks._ci.verdict import DownstreamConsumer
-from headworks._console.sources.field_paths import dotted_paths, walk_fields
+from headworks._console.sources.field_paths import dotted_paths, has_path, walk_fields
 from headworks._console.sources.subjects import SubjectsSnapshot
 from headworks._console.views.paging import ListQuery, list_page
 from headworks._console.views.version_users import VersionUsers, version_users
@@ -313,13 +314,10 @@ def field_lines(schema: Schema | None, history: Mapping[int, Schema | None]) -> 
     if not isinstance(schema, Record):
         return
     roles = _roles(schema)
-    since = _since(history)
+    fields = [*islice(walk_fields(schema, (), 0, (schema,)), _MAX_FIELDS)]
+    since = _since({path for path, *_ in fields}, history)
     masks = sensitive_paths(schema)
-    for number, (path, depth, node, default, doc) in enumerate(
-        walk_fields(schema, (), 0, (schema,))
-    ):
-        if number == _MAX_FIELDS:
-            return
+    for path, depth, node, default, doc in fields:
         inner = node.nullable if isinstance(node, Union) else None
         yield FieldLine(
             ".".join(path).replace(".[]", "[]").replace(".{}", "{}"),
@@ -329,7 +327,7 @@ def field_lines(schema: Schema | None, history: Mapping[int, Schema | None]) -> 
             default,
             doc,
             roles.get(".".join(path)),
-            any(path[: len(mask)] == mask for mask in masks),
+            any(path[:steps] in masks for steps in range(len(path) + 1)),
             since.get(path),
         )
 
@@ -353,16 +351,14 @@ def _roles(schema: Record) -> dict[str, str]:
     return roles
 
 
-def _since(history: Mapping[int, Schema | None]) -> dict[tuple[str, ...], int]:
+def _since(
+    unbroken: Set[tuple[str, ...]], history: Mapping[int, Schema | None]
+) -> dict[tuple[str, ...], int]:
     """Return, for each path, the first of the versions in a row that have it."""
     since: dict[tuple[str, ...], int] = {}
-    unbroken: set[tuple[str, ...]] | None = None
     for number in sorted(history, reverse=True):
         schema = history[number]
-        paths = set[tuple[str, ...]]()
-        if isinstance(schema, Record):
-            paths = {path for path, *_ in walk_fields(schema, (), 0, (schema,))}
-        unbroken = paths if unbroken is None else unbroken & paths
+        unbroken = {path for path in unbroken if schema is not None and has_path(schema, path)}
         since.update(dict.fromkeys(unbroken, number))
     return since
 
