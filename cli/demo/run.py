@@ -197,7 +197,7 @@ class Demo:
         pool = self._running.enter_context(ThreadPoolExecutor(1, "warehouse"))
         self._warehouse = pool.submit(self._open_warehouse)
         self._running.callback(self._close_warehouse)
-        if self._audit_store is not None:  # it counts while the others work
+        if self._there is None:  # it counts while the others work
             self._running.enter_context(
                 running_audit(self._home, broker=self.bootstrap, registry=self.registry_url)
             )
