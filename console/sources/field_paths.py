@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from itertools import islice
 
 from headworks.schema import Array, MapType, Record, Schema, Union
-from headworks.schema._model import inner_types
-
-_STEPS = {"array": "[]", "map": "{}"}
 
 
 def dotted_paths(schema: Schema, limit: int) -> tuple[str, ...]:
@@ -17,7 +14,7 @@ def dotted_paths(schema: Schema, limit: int) -> tuple[str, ...]:
     if not isinstance(schema, Record):
         return ()
     found = (
-        ".".join(step for step in path if step not in _STEPS.values())
+        ".".join(step for step in path if step not in ("[]", "{}"))
         for path, *_ in walk_fields(schema, (), 0, (schema,))
     )
     return tuple(dict.fromkeys(islice(found, limit)))
@@ -39,36 +36,14 @@ def walk_fields(
                 yield from walk_fields(inner, below, depth + 1, (*inside, inner))
 
 
-def has_path(schema: Schema, path: tuple[str, ...]) -> bool:
-    """Return whether a schema has a path of `walk_fields`, without a walk through all of them."""
-    types = [schema]
-    for step in path:
-        inner: dict[int, Schema] = {}
-        for node in (one for type_ in types for one in _branches(type_)):
-            below: Schema | None = None
-            if isinstance(node, Record):
-                field = node.field(step)
-                below = None if field is None else field.type
-            elif isinstance(node, Array | MapType) and step == _STEPS[node.kind]:
-                (below,) = inner_types(node)
-            if below is not None:
-                inner[id(below)] = below
-        types = [*inner.values()]
-    return bool(types)
-
-
-def _branches(schema: Schema) -> tuple[Schema, ...]:
-    return schema.branches if isinstance(schema, Union) else (schema,)
-
-
 def _records(schema: Schema, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Record]]:
     """Yield the records inside a type, with their paths."""
     if isinstance(schema, Record):
         yield path, schema
     elif isinstance(schema, Array):
-        yield from _records(schema.items, (*path, _STEPS[schema.kind]))
+        yield from _records(schema.items, (*path, "[]"))
     elif isinstance(schema, MapType):
-        yield from _records(schema.values, (*path, _STEPS[schema.kind]))
+        yield from _records(schema.values, (*path, "{}"))
     elif isinstance(schema, Union):
         for branch in schema.branches:
             yield from _records(branch, path)

@@ -10,11 +10,12 @@ from itertools import islice
 
 from headworks._audit.usage import SubjectUsage
 from headworks._ci.verdict import DownstreamConsumer
-from headworks._console.sources.field_paths import dotted_paths, has_path, walk_fields
+from headworks._console.sources.field_paths import dotted_paths, walk_fields
 from headworks._console.sources.subjects import SubjectsSnapshot
 from headworks._console.views.paging import ListQuery, list_page
 from headworks._console.views.version_users import VersionUsers, version_users
 from headworks._console.views.visibility import CanSee
+from headworks.compatibility._wording import has_path
 from headworks.errors import HeadworksError
 from headworks.registry_client import Compatibility, SubjectVersion
 from headworks.schema import (
@@ -315,12 +316,12 @@ def field_lines(schema: Schema | None, history: Mapping[int, Schema | None]) -> 
         return
     roles = _roles(schema)
     fields = [*islice(walk_fields(schema, (), 0, (schema,)), _MAX_FIELDS)]
-    since = _since({path for path, *_ in fields}, history)
+    since = _since({_as_text(path) for path, *_ in fields}, history)
     masks = sensitive_paths(schema)
     for path, depth, node, default, doc in fields:
         inner = node.nullable if isinstance(node, Union) else None
         yield FieldLine(
-            ".".join(path).replace(".[]", "[]").replace(".{}", "{}"),
+            _as_text(path),
             depth,
             type_text(inner or node),
             inner is not None,
@@ -328,7 +329,7 @@ def field_lines(schema: Schema | None, history: Mapping[int, Schema | None]) -> 
             doc,
             roles.get(".".join(path)),
             any(path[:steps] in masks for steps in range(len(path) + 1)),
-            since.get(path),
+            since.get(_as_text(path)),
         )
 
 
@@ -351,14 +352,19 @@ def _roles(schema: Record) -> dict[str, str]:
     return roles
 
 
-def _since(
-    unbroken: Set[tuple[str, ...]], history: Mapping[int, Schema | None]
-) -> dict[tuple[str, ...], int]:
+def _as_text(path: tuple[str, ...]) -> str:
+    """Return a path as findings have it, such as `stops[].place`."""
+    return ".".join(path).replace(".[]", "[]").replace(".{}", "{}")
+
+
+def _since(unbroken: Set[str], history: Mapping[int, Schema | None]) -> dict[str, int]:
     """Return, for each path, the first of the versions in a row that have it."""
-    since: dict[tuple[str, ...], int] = {}
+    since: dict[str, int] = {}
     for number in sorted(history, reverse=True):
         schema = history[number]
-        unbroken = {path for path in unbroken if schema is not None and has_path(schema, path)}
+        unbroken = {
+            path for path in unbroken if isinstance(schema, Record) and has_path(schema, path)
+        }
         since.update(dict.fromkeys(unbroken, number))
     return since
 
