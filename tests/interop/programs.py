@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from pathlib import Path
 from threading import Event, Thread
 
@@ -213,9 +213,10 @@ def _reader(address: str, topic: str, *, committed: bool) -> Consumer:
     return consumer
 
 
-def repeated_or_missing(found: list[bytes], expected: list[bytes]) -> str:
+def repeated_or_missing(found: Iterable[Hashable], expected: Collection[Hashable]) -> str:
     """Return what differs, in a few words; empty if each message is there once."""
-    missing, repeated = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
+    wanted, counted = Counter(expected), Counter(found)
+    missing, repeated = wanted - counted, counted - wanted
     if not missing and not repeated:
         return ""
     return (

@@ -47,7 +47,8 @@ class Traffic(Thread):
 
     def run(self) -> None:
         for address in iter(lambda: None if self._ended.is_set() else self.address, None):
-            producer = Producer({"bootstrap.servers": address, "linger.ms": 5})
+            properties = {"bootstrap.servers": address, "linger.ms": 5, "enable.idempotence": True}
+            producer = Producer(properties)
             while address == self.address and not self._ended.is_set():
                 n = next(_numbers)
                 out = io.BytesIO()
@@ -109,24 +110,28 @@ class Pipeline:
         self.old, self.new = self.new, self.old
 
     def read(self, address: str, group: str, *, until_n: int | None = None) -> list[int]:
-        """Read as a member of a group: some messages, or (None) all that are there; then leave."""
-        asked = {"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "latest"}
+        """Read as a member of a group: some messages, or (None) all that are there; then leave.
+
+        A message that comes again, because the group's members changed, counts once.
+        """
+        asked = {"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "error"}
         consumer = Consumer({**asked, "enable.auto.commit": False, "enable.partition.eof": True})
         consumer.subscribe([self.topic])
-        found: list[int] = []
+        found: dict[tuple[int | None, int | None], int] = {}  # by partition and offset
         ended: set[int | None] = set()
         while len(ended) < PARTITIONS if until_n is None else len(found) < until_n:
             message = consumer.poll(60)
             assert message is not None, f"{address} sends nothing"
             if (error := message.error()) is None:
-                found.append(_number(message))
+                found[message.partition(), message.offset()] = _number(message)
                 ended.discard(message.partition())
             else:
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 ended.add(message.partition())
-        consumer.commit(asynchronous=False)
+        committed = consumer.commit(asynchronous=False) or []
+        assert not any(place.error for place in committed), committed
         consumer.close()
-        return found
+        return list(found.values())
 
     def join(self, *groups: str) -> None:
         """Set groups to the beginning of the old cluster, as consumers that came early have it."""
