@@ -302,12 +302,16 @@ class KafkaFetcher:
 
 
 def _no_leader_codes() -> tuple[int, ...]:
-    """Return the codes that say that a partition has no leader now."""
+    """Return the codes that say that a partition has no leader now.
+
+    A broker that does not know the topic yet, or any more, leads none of its partitions.
+    """
     from confluent_kafka import KafkaError
 
     return (
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._NOENT,  # none of the requested partitions has one
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from hadoop_loader._commit.policy import Policy
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
 from hadoop_loader._fetch.kafka_log import KafkaLog
 from hadoop_loader._fetch.position import RewindPosition
@@ -195,3 +197,37 @@ def test_one_of_two_brokers_dies(world: World, registry: Service, tmp_path: Path
         eventually(lambda: Load(context).run().leaderless == ())
         for topic in TOPICS:
             assert numbers(world, topic.replace(".", "_")) == [0, 1, 2, 3]
+
+
+class DeletingLog(KafkaLog):
+    """Topics of which one is deleted as soon as they were listed."""
+
+    def partitions(self) -> Mapping[str, Sequence[int]]:
+        found = super().partitions()
+        self._admin.delete_topics(["gone"])["gone"].result(60)
+        return found
+
+
+@pytest.mark.e2e
+def test_a_topic_deleted_after_it_was_listed_delays_no_other(
+    world: World, broker: Service, registry: Service
+) -> None:
+    client = client_properties(broker.address) | {"log_level": 0}
+    producer = Producer(client)
+    for topic in ("kept", "gone"):
+        world.register(topic, V1)
+        producer.produce(topic, encoded(V1, {"at": 0, "n": 7}), partition=0)
+    assert producer.flush(60) == 0
+    world.subjects = dict.fromkeys(("kept", "gone"), world.subjects["kept"])
+    context = world.context(
+        broker=DeletingLog(client),
+        jobs=ReadingJobs(client),
+        publish=CommitCountsPublisher(client, RegistryClient(registry.url), "w"),
+        policy=Policy(allow="kept|gone"),
+    )
+    report = Load(context).run()
+    assert [one.topic for one in report.topics] == ["kept"]
+    (left,) = report.leaderless
+    assert (left.topic, {*left.offsets.values()}) == ("gone", {None})
+    after = Load(replace(context, broker=KafkaLog(client))).run()
+    assert (after.left_out, numbers(world, "kept")) == (None, [7])
