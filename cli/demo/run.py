@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 TOPICS = ("airlines", "airports", "planes", "weather", "flights")
 _BLOCK_MS = 30_000
+_REGISTRY_SECONDS = 30.0  # nobody waits for an answer of the demo's producer
 _CHANGES = Path(__file__).parent / "changes"
 
 
@@ -280,6 +281,7 @@ class Demo:
             state_dir=self._home / "producer",
             when_full=WhenFull.BLOCK,
             block_ms=_BLOCK_MS,
+            registry_timeout=_REGISTRY_SECONDS,
         ) as producer:
             for topic in topics:
                 rows = self._rows(topic, half)
