@@ -38,6 +38,7 @@ from tests.waiting import within_some_time
 pytestmark = pytest.mark.unit
 
 TOPICS = [f"leaderless.{n}" for n in range(6)]
+KEPT, GONE = "one_that_is_kept", "one_that_is_gone"
 
 
 def test_partitions_without_a_leader_are_left_out_and_told(
@@ -204,7 +205,7 @@ class DeletingLog(KafkaLog):
 
     def partitions(self) -> Mapping[str, Sequence[int]]:
         found = super().partitions()
-        self._admin.delete_topics(["gone"])["gone"].result(60)
+        self._admin.delete_topics([GONE])[GONE].result(60)
         return found
 
 
@@ -214,20 +215,20 @@ def test_a_topic_deleted_after_it_was_listed_delays_no_other(
 ) -> None:
     client = client_properties(broker.address) | {"log_level": 0}
     producer = Producer(client)
-    for topic in ("kept", "gone"):
+    for topic in (KEPT, GONE):
         world.register(topic, V1)
         producer.produce(topic, encoded(V1, {"at": 0, "n": 7}), partition=0)
     assert producer.flush(60) == 0
-    world.subjects = dict.fromkeys(("kept", "gone"), world.subjects["kept"])
+    world.subjects = dict.fromkeys((KEPT, GONE), world.subjects[KEPT])
     context = world.context(
         broker=DeletingLog(client),
         jobs=ReadingJobs(client),
         publish=CommitCountsPublisher(client, RegistryClient(registry.url), "w"),
-        policy=Policy(allow="kept|gone"),
+        policy=Policy(allow=f"{KEPT}|{GONE}"),
     )
     report = Load(context).run()
-    assert [one.topic for one in report.topics] == ["kept"]
+    assert [one.topic for one in report.topics] == [KEPT]
     (left,) = report.leaderless
-    assert (left.topic, {*left.offsets.values()}) == ("gone", {None})
+    assert (left.topic, {*left.offsets.values()}) == (GONE, {None})
     after = Load(replace(context, broker=KafkaLog(client))).run()
-    assert (after.left_out, numbers(world, "kept")) == (None, [7])
+    assert (after.left_out, numbers(world, KEPT)) == (None, [7])
