@@ -11,16 +11,14 @@ Rules:
 
 from __future__ import annotations
 
-import io
 import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastavro import parse_schema, schemaless_reader
-
 from headworks._audit_counting import AUDIT_TOPIC
+from headworks._decoding.plain_values import PlainDecoder
 from headworks._wire import unframe
 from headworks.errors import CorruptError, HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
@@ -78,7 +76,7 @@ class IncrementDecoder:
 
     def __init__(self, registry: RegistryClient) -> None:
         self._registry = registry
-        self._schemas: dict[int, Any] = {}
+        self._decoders: dict[int, PlainDecoder] = {}
 
     def __call__(self, value: bytes) -> Increment:
         """Return the increment in a message.
@@ -87,11 +85,11 @@ class IncrementDecoder:
         """
         try:
             schema_id, payload = unframe(value)
-            schema = self._schemas.get(schema_id)
-            if schema is None:
-                text = self._registry.schema_text(schema_id)
-                schema = self._schemas[schema_id] = parse_schema(_plain(json.loads(text)))
-            event: Any = schemaless_reader(io.BytesIO(payload), schema, None)
+            decoder = self._decoders.get(schema_id)
+            if decoder is None:
+                schema = _plain(json.loads(self._registry.schema_text(schema_id)))
+                decoder = self._decoders[schema_id] = PlainDecoder(schema)
+            event: Any = decoder.decode(payload)
             ranges = event.get("ranges")
             return Increment(
                 event["id"],
@@ -130,7 +128,7 @@ class IncrementDecoder:
             own = self._registry.latest(f"{AUDIT_TOPIC}-value")
         except RefusedError:
             return False
-        return own is not None or bool(self._schemas)
+        return own is not None or bool(self._decoders)
 
 
 def _no_event(error: Exception) -> CorruptError:

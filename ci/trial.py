@@ -11,7 +11,6 @@ Rules:
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +26,9 @@ from hadoop_loader._fetch.messages import NO_SCHEMA, MessageColumns
 from hadoop_loader._fetch.ranges import FetchRange, Watermarks
 from hadoop_loader._fetch.row_numbers import of_ints, rows_where, scalar
 from headworks._ci.rules import CATALOG_RULES
+from headworks._decoding.plain_values import PlainDecoder
 from headworks._kafka.client_properties import client_properties
+from headworks._wire import HEADER_SIZE
 from headworks.compatibility import Finding
 from headworks.errors import HeadworksError, RefusedError, SchemaError
 from headworks.registry_client import RegistryClient
@@ -37,7 +38,6 @@ from headworks.schema._canonical import canonical_text
 _MAX_PLACES = 10
 _MAX_REASONS = 20
 _RULE = "HW304"
-_HEADER_BYTES = 5
 
 
 @dataclass(slots=True)
@@ -167,12 +167,12 @@ class _Decode:
     """Reads data of `writer` as `reader`, and keeps nothing."""
 
     def __init__(self, writer: Schema, reader: Schema) -> None:
-        self._texts = [json.loads(canonical_text(one)) for one in (writer, reader)]
+        self._schemas = [json.loads(canonical_text(one)) for one in (writer, reader)]
         try:
             self._columns: ColumnDecoder | None = ColumnDecoder(writer, reader)
         except HeadworksError:  # no table can follow the schema
             self._columns = None
-        self._parsed: list[Any] = []
+        self._plain: PlainDecoder | None = None
 
     def __call__(self, messages: MessageColumns) -> list[tuple[int, str]]:
         if self._columns is not None:
@@ -184,16 +184,11 @@ class _Decode:
         return list(self._read_singly(messages))
 
     def _read_singly(self, messages: Iterable[Any]) -> Iterator[tuple[int, str]]:
-        from fastavro import parse_schema, schemaless_reader
-
-        self._parsed = self._parsed or [parse_schema(one) for one in self._texts]
+        if self._plain is None:
+            self._plain = PlainDecoder(*self._schemas)
         for at, message in enumerate(messages):
-            source = io.BytesIO(message.value)
-            source.seek(_HEADER_BYTES)
             try:
-                schemaless_reader(source, *self._parsed)
-                if source.tell() != len(message.value):
-                    yield at, "bytes follow the datum"
+                self._plain.decode(message.value, HEADER_SIZE)
             except Exception as error:  # fastavro raises errors of many kinds for bad bytes
                 yield at, str(error) or type(error).__name__
 

@@ -10,13 +10,11 @@ Rules:
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
-from fastavro import parse_schema, schemaless_reader
-
 from consumer_sdk._generated_decoder import Decode
+from headworks._decoding.plain_values import PlainDecoder
 from headworks._decoding.primitives import read_long
 from headworks.codec import EventType
 
@@ -52,18 +50,14 @@ def tagged(event: object) -> object:
 
 def to_dicts(text: str) -> Decode:
     """Return what decodes the values of a writer's schema to dicts."""
-    named: dict[str, Any] = {}
-    writer = parse_schema(json.loads(text), named_schemas=named)
+    decoder = PlainDecoder(json.loads(text))
+    writer, named = decoder.writer, decoder.named
     branches = writer if isinstance(writer, list) else [writer]
     names = [_record_name(named.get(b, b) if isinstance(b, str) else b) for b in branches]
     made = BranchDict if sum(name is not None for name in names) > 1 else RecordDict
 
     def decode(value: bytes, start: int) -> Any:
-        source = io.BytesIO(value)
-        source.seek(start)
-        plain = schemaless_reader(source, writer, None)
-        if source.tell() != len(value):
-            raise ValueError(f"{len(value) - source.tell()} bytes follow the event")
+        plain = decoder.decode(value, start)
         name = names[_branch(value, start) if isinstance(writer, list) else 0]
         return made(name, plain) if name is not None and isinstance(plain, dict) else plain
 

@@ -48,7 +48,7 @@ class ColumnDecoder:
         compiled: bool = COMPILED,
     ) -> None:
         self.columns = table_columns(reader) if columns is None else columns
-        self._read = resolve(writer, reader)  # the resolved action of the schema pair
+        self._read = resolve(writer, reader, expand=True)  # the resolved action of the schema pair
         self._start = start  # where a datum begins in a value
         self._compiled = compiled  # whether the program decodes
         # Generated Python, and where it appends; made when first needed.

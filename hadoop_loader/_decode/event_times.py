@@ -42,7 +42,7 @@ class EventTimes:
         if not isinstance(reader, Record):
             return None
         only_time = _with_one_field(reader, path)
-        action = _without_what_follows(resolve(writer, only_time))
+        action = _without_what_follows(resolve(writer, only_time, expand=True))
         if not _reads_leaf(action):
             return None
         return cls(ColumnProgram(action, table_columns(only_time)), start)

@@ -23,6 +23,7 @@ from headworks._decoding.resolution import (
     Action,
     ArrayAction,
     EnumAction,
+    ErrorAction,
     LeafAction,
     MapAction,
     ReaderUnionAction,
@@ -38,6 +39,8 @@ from headworks.schema import Fixed, Logical, Schema
 MAX_NESTING: Final = 250
 """Records, arrays, and maps inside each other. Deeper data are refused."""
 
+_SPAN = struct.Struct("qq")
+_ANY_ID = bytes(8)  # of the only value
 _MAX_MILLIS = (2**63 - 1) // 1000
 _WIDTHS = {"null": 0, "float": 4, "double": 8}
 _ENDS_EARLY = "the datum ends too early"
@@ -105,6 +108,15 @@ class DatumCheck:
         except ValueError as error:
             return BadDatum(at.position, ".".join(at.path), str(error))
         return None
+
+    def require_datum(self, value: bytes, start: int) -> None:
+        """Raise BadDatumError with the place and the reason, unless the rest is one datum."""
+        span = _SPAN.pack(start, len(value))
+        if self._compiled and not self._check(value, _ANY_ID, span, 0):
+            return
+        bad = self.explain(value[start:])
+        if bad is not None:
+            raise BadDatumError(str(bad))
 
     def _check(
         self, data: bytes, ids: bytes | bytearray, spans: bytes | bytearray, schema_id: int
@@ -183,7 +195,7 @@ _Look = Callable[[_Reading], None]
 
 
 def _look(action: Action, records: dict[Any, _Look]) -> _Look:
-    """Return the function that reads a value; `records` are those around it, by their pair."""
+    """Return the function that reads a value; `records` are those met so far, by their pair."""
     if isinstance(action, LeafAction):
         return _look_at_leaf(action)
     if isinstance(action, EnumAction):
@@ -198,6 +210,8 @@ def _look(action: Action, records: dict[Any, _Look]) -> _Look:
         return _look_at_map(_look(action.value, records), action.min_size + 1)
     if isinstance(action, RecursionAction):
         return records[action.pair]
+    if isinstance(action, ErrorAction):
+        return _refuse(action.reason)
     assert isinstance(action, ArrayAction), "a schema reads its own data without defaults"
     return _look_at_array(_look(action.item, records), action.min_size)
 
@@ -219,6 +233,13 @@ def _look_at_leaf(action: LeafAction) -> _Look:
     if kind == "string":
         return lambda at: _nothing(_text(at))
     return lambda at: _nothing(at.read_bytes(size))
+
+
+def _refuse(reason: str) -> _Look:
+    def look(_: _Reading) -> None:
+        raise BadDatumError(reason)
+
+    return look
 
 
 def _nothing(value: object) -> None:
@@ -292,10 +313,10 @@ def _look_at_record(action: RecordAction, records: dict[Any, _Look]) -> _Look:
             at.path.pop()
         at.depth -= 1
 
-    inside = {**records, action.pair: look}
+    records[action.pair] = look
     for field, step in action.steps:
         assert field is not None, "a schema has all fields of its own data"
-        steps.append((field.name, _look(step, inside)))
+        steps.append((field.name, _look(step, records)))
     return look
 
 

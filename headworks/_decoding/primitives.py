@@ -55,19 +55,36 @@ def skipper(schema: Schema) -> Skipper:
     return _skipper(schema, {})
 
 
-def takes_nothing(schema: Schema, inside: tuple[Schema, ...] = ()) -> bool:
+def takes_nothing(schema: Schema) -> bool:
     """Return whether a datum of `schema` never takes a byte."""
+    return values_without_bytes(schema) is not None
+
+
+def values_without_bytes(schema: Schema) -> int | None:
+    """Return how many values are in a datum that never takes a byte; None if it takes some.
+
+    Records that hold the next one twice have 2**n of them, at no byte.
+    """
+    return _values_without_bytes(schema, {})
+
+
+def _values_without_bytes(schema: Schema, known: dict[int, int | None]) -> int | None:
     if isinstance(schema, Fixed):
-        return schema.size == 0
-    if isinstance(schema, Record):
-        if any(schema is record for record in inside):
-            return False
-        return all(takes_nothing(f.type, (*inside, schema)) for f in schema.fields)
-    return schema.kind == "null"
+        return None if schema.size else 1
+    if not isinstance(schema, Record):
+        return 1 if schema.kind == "null" else None
+    if id(schema) not in known:
+        known[id(schema)] = None  # a record that holds itself has no end
+        inside = [_values_without_bytes(f.type, known) for f in schema.fields]
+        counts = [count for count in inside if count is not None]
+        known[id(schema)] = 1 + sum(counts) if len(counts) == len(inside) else None
+    return known[id(schema)]
 
 
 def _skipper(schema: Schema, known: dict[int, Skipper]) -> Skipper:
     """Return a skipper; `known` are those of the records around, so recursion ends."""
+    if takes_nothing(schema):
+        return _skip_width(0)
     if isinstance(schema, Record):
         if id(schema) not in known:
             known[id(schema)] = _skip_record(schema, known)

@@ -132,6 +132,8 @@ class DecoderTable(ABC, Generic[Target]):
 
     def skip(self, schema: Schema) -> int:
         """Return the node that passes over a value of the writer's schema."""
+        if takes_nothing(schema):
+            return self.add(DecoderNode("skip-width"))
         if isinstance(schema, Record):
             if id(schema) not in self._skipped:
                 at = self._skipped[id(schema)] = self.add(DecoderNode("steps"))

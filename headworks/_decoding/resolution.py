@@ -8,13 +8,17 @@ Rules (Avro 1.12.0, "Schema Resolution"; the actions have the names of Avro Java
   still read.
 - Records match whatever their names, because the registry has judged the pair. Inside unions names
   decide: full names, then simple names, then promotions.
-- A pair of records met again inside itself is a RecursionAction, so the actions always end.
+- A pair of records has one RecordAction. Where it is met again, inside itself or elsewhere, is a
+  RecursionAction. So the actions always end, and are no more than the schemas are long.
+- With `expand`, only a pair inside itself is a RecursionAction: each other place has actions of its
+  own, as each has a column. The caller bounds the places.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headworks._decoding.primitives import values_without_bytes
 from headworks.schema import (
     Array,
     EnumType,
@@ -93,7 +97,7 @@ class RecordAction:
 
 @dataclass(frozen=True, slots=True)
 class RecursionAction:
-    """Carry out the RecordAction of this pair again, inside itself."""
+    """Carry out the RecordAction of this pair again; it comes earlier in the same actions."""
 
     pair: RecordPair
 
@@ -135,6 +139,8 @@ Action = (
     | ErrorAction
 )
 
+_MIN_SIZES = {"null": 0, "float": 4, "double": 8}
+_MAX_VALUES_WITHOUT_BYTES = 1_000  # of one record
 _PROMOTIONS = {
     "int": ("long", "float", "double"),
     "long": ("float", "double"),
@@ -149,37 +155,90 @@ def unknown_symbol(reader_name: str, symbol: str) -> str:
     return f"{reader_name} has no symbol {symbol!r}, and no default"
 
 
-def resolve(writer: Schema, reader: Schema) -> Action:
+def resolve(writer: Schema, reader: Schema, *, expand: bool = False) -> Action:
     """Return the action that reads data of `writer` as values of `reader`."""
-    return _resolve(writer, reader, frozenset())
+    return _Resolver(expand=expand).resolve(writer, reader)
 
 
-def _resolve(writer: Schema, reader: Schema, inside: frozenset[RecordPair]) -> Action:
-    if isinstance(writer, Union):
-        return WriterUnionAction(
-            tuple(_resolve(branch, reader, inside) for branch in writer.branches)
-        )
-    if isinstance(reader, Union):
-        at = resolve_branch(writer, reader)
-        if at is None:
-            return ErrorAction(f"{_name(writer)} is no branch of the reader's union")
-        return ReaderUnionAction(reader, at, _resolve(writer, reader.branches[at], inside))
-    if not _matches(writer, reader):
-        return ErrorAction(f"{_name(writer)} cannot be read as {_name(reader)}")
-    if isinstance(writer, Record) and isinstance(reader, Record):
+class _Resolver:
+    """Resolves one pair of schemas."""
+
+    def __init__(self, *, expand: bool) -> None:
+        self._expand = expand
+        self._met: set[RecordPair] = set()
+        self._sizes: dict[int, int] = {}  # by the identity of a writer's record
+
+    def resolve(self, writer: Schema, reader: Schema) -> Action:
+        if isinstance(writer, Union):
+            return WriterUnionAction(
+                tuple(self.resolve(branch, reader) for branch in writer.branches)
+            )
+        if isinstance(reader, Union):
+            at = resolve_branch(writer, reader)
+            if at is None:
+                return ErrorAction(f"{_name(writer)} is no branch of the reader's union")
+            return ReaderUnionAction(reader, at, self.resolve(writer, reader.branches[at]))
+        if not _matches(writer, reader):
+            return ErrorAction(f"{_name(writer)} cannot be read as {_name(reader)}")
+        if isinstance(writer, Record) and isinstance(reader, Record):
+            return self._record(writer, reader)
+        if isinstance(writer, EnumType) and isinstance(reader, EnumType):
+            known = {symbol: symbol for symbol in reader.symbols}
+            symbols = tuple(known.get(s, reader.default) for s in writer.symbols)
+            return EnumAction(reader, symbols, writer.symbols)
+        if isinstance(writer, Array) and isinstance(reader, Array):
+            item = self.resolve(writer.items, reader.items)
+            return ArrayAction(item, self._min_size(writer.items))
+        if isinstance(writer, MapType) and isinstance(reader, MapType):
+            value = self.resolve(writer.values, reader.values)
+            return MapAction(value, self._min_size(writer.values))
+        assert isinstance(writer, (Primitive, Fixed))
+        assert isinstance(reader, (Primitive, Fixed))
+        return _leaf(writer, reader)
+
+    def _record(self, writer: Record, reader: Record) -> Action:
         pair = (id(writer), id(reader))
-        return RecursionAction(pair) if pair in inside else _record(writer, reader, inside | {pair})
-    if isinstance(writer, EnumType) and isinstance(reader, EnumType):
-        known = {symbol: symbol for symbol in reader.symbols}
-        symbols = tuple(known.get(s, reader.default) for s in writer.symbols)
-        return EnumAction(reader, symbols, writer.symbols)
-    if isinstance(writer, Array) and isinstance(reader, Array):
-        return ArrayAction(_resolve(writer.items, reader.items, inside), _min_size(writer.items))
-    if isinstance(writer, MapType) and isinstance(reader, MapType):
-        return MapAction(_resolve(writer.values, reader.values, inside), _min_size(writer.values))
-    assert isinstance(writer, (Primitive, Fixed))
-    assert isinstance(reader, (Primitive, Fixed))
-    return _leaf(writer, reader)
+        if pair in self._met:
+            return RecursionAction(pair)
+        if (values_without_bytes(writer) or 0) > _MAX_VALUES_WITHOUT_BYTES:
+            return ErrorAction(
+                f"{writer.name} takes no bytes, and has more than"
+                f" {_MAX_VALUES_WITHOUT_BYTES:,} values"
+            )
+        target: dict[str, Field] = {}
+        defaults: list[tuple[Field | None, Action]] = []
+        for f in reader.fields:
+            source = source_field(writer, reader, f)
+            if source is not None and source.name not in target:
+                target[source.name] = f
+            elif f.has_default:
+                defaults.append((f, DefaultAction(f)))
+            else:
+                return ErrorAction(
+                    f"{writer.name} has no field {f.name!r}, and the reader has no default"
+                )
+        self._met.add(pair)
+        steps: list[tuple[Field | None, Action]] = []
+        for source in writer.fields:
+            field = target.get(source.name)
+            if field is None:
+                steps.append((None, SkipAction(source.type)))
+            else:
+                steps.append((field, self.resolve(source.type, field.type)))
+        if self._expand:
+            self._met.remove(pair)
+        return RecordAction(pair, reader, (*steps, *defaults))
+
+    def _min_size(self, schema: Schema) -> int:
+        """Return the fewest bytes that a datum of `schema` takes."""
+        if isinstance(schema, Fixed):
+            return schema.size
+        if not isinstance(schema, Record):
+            return _MIN_SIZES.get(schema.kind, 1)
+        if id(schema) not in self._sizes:
+            self._sizes[id(schema)] = 0  # inside itself
+            self._sizes[id(schema)] = sum(self._min_size(f.type) for f in schema.fields)
+        return self._sizes[id(schema)]
 
 
 def source_field(writer: Record, reader: Record, field: Field) -> Field | None:
@@ -202,29 +261,6 @@ def is_millis(logical: Logical | None) -> bool:
 def compatible_name(writer: Record | EnumType | Fixed, reader: Record | EnumType | Fixed) -> bool:
     """Return whether names match: in full, by an alias of the reader, or simple names."""
     return _same_name(writer, reader) or _simple(writer.name) == _simple(reader.name)
-
-
-def _record(writer: Record, reader: Record, inside: frozenset[RecordPair]) -> Action:
-    target: dict[str, Field] = {}
-    defaults: list[tuple[Field | None, Action]] = []
-    for f in reader.fields:
-        source = source_field(writer, reader, f)
-        if source is not None and source.name not in target:
-            target[source.name] = f
-        elif f.has_default:
-            defaults.append((f, DefaultAction(f)))
-        else:
-            return ErrorAction(
-                f"{writer.name} has no field {f.name!r}, and the reader has no default"
-            )
-    steps: list[tuple[Field | None, Action]] = []
-    for source in writer.fields:
-        field = target.get(source.name)
-        if field is None:
-            steps.append((None, SkipAction(source.type)))
-        else:
-            steps.append((field, _resolve(source.type, field.type, inside)))
-    return RecordAction((id(writer), id(reader)), reader, (*steps, *defaults))
 
 
 def resolve_branch(writer: Schema, reader: Union) -> int | None:
@@ -272,20 +308,6 @@ def _leaf(writer: Primitive | Fixed, reader: Primitive | Fixed) -> Action:
     ):
         return ErrorAction(f"a decimal of scale {old.scale} is not one of scale {new.scale}")
     return LeafAction(writer, reader)
-
-
-_MIN_SIZES = {"null": 0, "float": 4, "double": 8}
-
-
-def _min_size(schema: Schema, inside: tuple[Schema, ...] = ()) -> int:
-    """Return the fewest bytes that a datum of `schema` takes."""
-    if isinstance(schema, Fixed):
-        return schema.size
-    if isinstance(schema, Record):
-        if any(schema is record for record in inside):
-            return 0
-        return sum(_min_size(f.type, (*inside, schema)) for f in schema.fields)
-    return _MIN_SIZES.get(schema.kind, 1)
 
 
 def _name(schema: Schema) -> str:
