@@ -41,6 +41,7 @@ MAX_NESTING: Final = 250
 
 _SPAN = struct.Struct("qq")
 _ANY_ID = bytes(8)  # of the only value
+_SHOWN_CHARACTERS = 60  # of each end of a path
 _MAX_MILLIS = (2**63 - 1) // 1000
 _WIDTHS = {"null": 0, "float": 4, "double": 8}
 _ENDS_EARLY = "the datum ends too early"
@@ -54,8 +55,15 @@ class BadDatum(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        place = f" of field {self.field}" if self.field else ""
+        place = f" of field {_shortened(self.field)}" if self.field else ""
         return f"byte {self.byte}{place}: {self.reason}"
+
+
+def _shortened(path: str) -> str:
+    """Return the two ends of a path that fills no line, as one inside many records is."""
+    if len(path) <= 2 * _SHOWN_CHARACTERS:
+        return path
+    return f"{path[:_SHOWN_CHARACTERS]}..{path[-_SHOWN_CHARACTERS:]}"
 
 
 class DatumCheck:

@@ -73,6 +73,15 @@ def test_no_reader_without_classes_takes_data_at_their_word(
         IncrementDecoder(registry)(prefix(7) + datum)
 
 
+def test_a_place_inside_many_records_is_told_by_its_ends() -> None:
+    with pytest.raises(BadDatumError) as caught:
+        PlainDecoder(LINK).decode(ENDLESS)
+    told = str(caught.value)
+    assert told.startswith("byte 250 of field next.next.")
+    assert ".." in told
+    assert len(told) < 250
+
+
 def test_plain_values_are_those_of_fastavro() -> None:
     decoder = PlainDecoder(LINK)
     assert decoder.decode(b"12\x02\x02\x00", 2) == {"next": {"next": {"next": None}}}
