@@ -117,7 +117,7 @@ class _Judge:
             self.verdicts.add(parts.with_id(schema_id), reason)
             return
         for number, bad in check.find_bad(parts.data, parts.ids, parts.spans, schema_id, self.most):
-            in_field = f", in field {bad.field}" if bad.field else ""
+            in_field = f", in field {bad.short_field}" if bad.field else ""
             place = f"byte {bad.byte + _wire.HEADER_SIZE} of the {what}{in_field}"
             reason = (
                 f"its {what} is no datum of {named}: {place}: {bad.reason};"

@@ -54,16 +54,16 @@ class BadDatum(NamedTuple):
     field: str
     reason: str
 
+    @property
+    def short_field(self) -> str:
+        """The two ends of a path that would fill lines, as one inside many records does."""
+        if len(self.field) <= 2 * _SHOWN_CHARACTERS:
+            return self.field
+        return f"{self.field[:_SHOWN_CHARACTERS]}..{self.field[-_SHOWN_CHARACTERS:]}"
+
     def __str__(self) -> str:
-        place = f" of field {_shortened(self.field)}" if self.field else ""
+        place = f" of field {self.short_field}" if self.field else ""
         return f"byte {self.byte}{place}: {self.reason}"
-
-
-def _shortened(path: str) -> str:
-    """Return the two ends of a path that fills no line, as one inside many records is."""
-    if len(path) <= 2 * _SHOWN_CHARACTERS:
-        return path
-    return f"{path[:_SHOWN_CHARACTERS]}..{path[-_SHOWN_CHARACTERS:]}"
 
 
 class DatumCheck:
