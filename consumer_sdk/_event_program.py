@@ -104,8 +104,6 @@ class _EventTable(DecoderTable[None]):
         return self._call(partial(copy.deepcopy, value))
 
     def record(self, action: RecordAction, target: None) -> int:
-        if action.pair in self._records:
-            return self._records[action.pair]
         at = self._records[action.pair] = self.add(DecoderNode("fail"))
         cls: Any = self._types[action.reader.name]
         type_: RecordType[Any] = cls.__headworks__

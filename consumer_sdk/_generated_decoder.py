@@ -85,14 +85,14 @@ class _ObjectSource(DecoderSource[Place]):
         self.counts_empty = False  # whether a function uses `z`
         self._types = types  # generated classes, by full name
         self._of_pairs: dict[RecordPair, str] = {}  # names of the functions of records
-        self._recursive: set[RecordPair] = set()  # records that hold themselves
+        self._repeated: set[RecordPair] = set()  # records that are met again
 
     def function(self, action: Action) -> str:
         """Write a function `(b, p, L, z) -> (value, position)` for `action`; return its name.
 
         `z` holds how many items that take no bytes the datum has had so far.
         """
-        _find_recursive(action, self._recursive)
+        _find_repeated(action, self._repeated)
         return self._function(action, self._name("f"))
 
     def read(self, action: Action, target: Place, depth: int) -> None:
@@ -100,7 +100,7 @@ class _ObjectSource(DecoderSource[Place]):
             self._call(self._of_pairs[action.pair], target, depth)
         elif depth > _MAX_DEPTH or self._loops > _MAX_LOOPS:
             self._call(self._function(action, self._name("f")), target, depth)
-        elif isinstance(action, RecordAction) and action.pair in self._recursive:
+        elif isinstance(action, RecordAction) and action.pair in self._repeated:
             self._call(self._function_of(action), target, depth)
         else:
             super().read(action, target, depth)
@@ -186,19 +186,19 @@ def is_immutable(value: Any) -> bool:
     return isinstance(value, _IMMUTABLE) or not hasattr(value, "__headworks__")
 
 
-def _find_recursive(action: Action, found: set[RecordPair]) -> None:
-    """Collect the records that are met again inside themselves."""
+def _find_repeated(action: Action, found: set[RecordPair]) -> None:
+    """Collect the records that are met again, inside themselves or elsewhere."""
     if isinstance(action, RecursionAction):
         found.add(action.pair)
     elif isinstance(action, RecordAction):
         for _, step in action.steps:
-            _find_recursive(step, found)
+            _find_repeated(step, found)
     elif isinstance(action, WriterUnionAction):
         for branch in action.branches:
-            _find_recursive(branch, found)
+            _find_repeated(branch, found)
     elif isinstance(action, ReaderUnionAction):
-        _find_recursive(action.action, found)
+        _find_repeated(action.action, found)
     elif isinstance(action, ArrayAction):
-        _find_recursive(action.item, found)
+        _find_repeated(action.item, found)
     elif isinstance(action, MapAction):
-        _find_recursive(action.value, found)
+        _find_repeated(action.value, found)
