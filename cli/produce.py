@@ -63,6 +63,8 @@ def produce(
                 taken = _send(producer, event, json.loads(line), key, headers)
             except json.JSONDecodeError as error:
                 raise FindingsError(f"line {number} is not JSON: {error}") from None
+            except RecursionError:
+                raise FindingsError(f"line {number} is nested too deeply") from None
             except _NoKeyError as error:
                 raise UsageError(f"line {number}: {error.message}", fix=error.fix) from None
             except UsageError as error:

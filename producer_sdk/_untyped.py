@@ -85,7 +85,10 @@ def event_class(topic: str, text: str) -> type[UntypedEvent]:
 
     def values(event: UntypedEvent) -> tuple[Record, Any]:
         record, plain = _of_branch(records, event.plain)
-        return record, _value(record, plain)
+        try:
+            return record, _value(record, plain)
+        except RecursionError:
+            raise UsageError(f"the event of {topic} is nested too deeply") from None
 
     def encode(event: UntypedEvent) -> bytes:
         out = io.BytesIO()

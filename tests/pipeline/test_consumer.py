@@ -192,6 +192,7 @@ def test_produce_and_consume_on_the_command_line(
     ("line", "says"),
     [
         ("{", "line 1 is not JSON"),
+        ("[" * 5_000, "line 1 is nested too deeply"),
         ('{"user": "u"}', "line 1: the event does not fit the schema"),
         ('{"usr": "u"}', "has no field 'usr'"),
     ],

@@ -83,3 +83,17 @@ def test_an_event_of_a_union_is_named_or_fits_one_branch() -> None:
     ):
         with pytest.raises(UsageError, match=why):
             encode(kind(plain))
+
+
+def test_an_event_inside_itself_too_many_times_is_told() -> None:
+    link = {
+        "type": "record",
+        "name": "Link",
+        "fields": [{"name": "next", "type": ["null", "Link"], "default": None}],
+    }
+    cls = event_class("links", json.dumps(link))
+    value: Any = {}
+    for _ in range(900):
+        value = {"next": value}
+    with pytest.raises(UsageError, match="the event of links is nested too deeply"):
+        cls.__headworks__.encode(cls(value))
