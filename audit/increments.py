@@ -3,6 +3,8 @@
 Rules:
 
 - Decoding is fast: logical types stay integers, because counts are summed and not shown.
+- Our own schema must read that of a message under the policy `strict`. So a value has the type that
+  it is used as, whoever wrote it.
 - Any other message is a CorruptError with the reason, and the caller adds its position.
 - A registry that refuses says nothing about the message, so it counts as unreachable: a wrong
   password must not make counts unreadable for ever. Only "no such schema" (40403) is an answer, and
@@ -17,11 +19,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fastavro.schema import SchemaParseException
+
 from headworks._audit_counting import AUDIT_TOPIC
+from headworks._bundled_schemas import audit_schema
 from headworks._decoding.plain_values import PlainDecoder
 from headworks._wire import unframe
+from headworks.compatibility import Policy, check_pair
 from headworks.errors import CorruptError, HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
+from headworks.schema import Schema, parse
 
 _FORBIDDEN_STATUS = 403
 _NO_SCHEMA = 40403  # the registry's own code: a proxy's 404 says nothing
@@ -76,7 +83,9 @@ class IncrementDecoder:
 
     def __init__(self, registry: RegistryClient) -> None:
         self._registry = registry
-        self._decoders: dict[int, PlainDecoder] = {}
+        self._own = _parsed(_without_logical_types(json.loads(audit_schema())))
+        # By schema id; or why messages of that schema are no audit events.
+        self._decoders: dict[int, PlainDecoder | str] = {}
 
     def __call__(self, value: bytes) -> Increment:
         """Return the increment in a message.
@@ -87,8 +96,10 @@ class IncrementDecoder:
             schema_id, payload = unframe(value)
             decoder = self._decoders.get(schema_id)
             if decoder is None:
-                schema = _plain(json.loads(self._registry.schema_text(schema_id)))
-                decoder = self._decoders[schema_id] = PlainDecoder(schema)
+                text = self._registry.schema_text(schema_id)
+                decoder = self._decoders[schema_id] = self._decoder(text)
+            if isinstance(decoder, str):
+                raise CorruptError(f"its schema {schema_id} is of something else: {decoder}")
             event: Any = decoder.decode(payload)
             ranges = event.get("ranges")
             return Increment(
@@ -117,8 +128,16 @@ class IncrementDecoder:
                     fix=error.fix,
                 ) from error
             raise _no_event(error) from error
-        except (HeadworksError, ValueError, KeyError, EOFError, TypeError, IndexError) as error:
+        except (HeadworksError, ValueError) as error:
             raise _no_event(error) from error
+
+    def _decoder(self, text: str) -> PlainDecoder | str:
+        try:
+            schema = _without_logical_types(json.loads(text))
+            findings = check_pair(self._own, _parsed(schema), Policy.STRICT)
+            return findings[0].message if findings else PlainDecoder(schema)
+        except (HeadworksError, SchemaParseException, ValueError) as error:
+            return str(error)
 
     def _is_of_others(self, error: RefusedError) -> bool:
         """Return whether these credentials read audit events, and only this schema is refused."""
@@ -151,10 +170,14 @@ def id_bytes(increment_id: str) -> bytes:
         return uuid.uuid5(uuid.NAMESPACE_OID, increment_id).bytes
 
 
-def _plain(schema: Any) -> Any:
-    """Return a schema without logical types, so that timestamps stay integers."""
+def _without_logical_types(schema: Any) -> Any:
     if isinstance(schema, dict):
-        return {key: _plain(value) for key, value in schema.items() if key != "logicalType"}
+        kept = {key: value for key, value in schema.items() if key != "logicalType"}
+        return {key: _without_logical_types(value) for key, value in kept.items()}
     if isinstance(schema, list):
-        return [_plain(one) for one in schema]
+        return [_without_logical_types(one) for one in schema]
     return schema
+
+
+def _parsed(schema: Any) -> Schema:
+    return parse(json.dumps(schema), strict=False)

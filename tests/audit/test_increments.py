@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import io
+import json
 from unittest.mock import patch
 
 import pytest
+from fastavro import parse_schema, schemaless_writer
 
 from headworks._audit.increments import IncrementDecoder
 from headworks._audit_counting import AUDIT_TOPIC
+from headworks._bundled_schemas import audit_schema
 from headworks._wire import prefix
 from headworks.errors import CorruptError, RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient, SubjectVersion
 
 pytestmark = pytest.mark.unit
 
+FIELDS = [
+    "id",
+    "topic",
+    "tier",
+    "window_start",
+    "counts",
+    "bytes",
+    "host",
+    "application",
+    "sent_at",
+]
 OWN = SubjectVersion(f"{AUDIT_TOPIC}-value", 1, 1, "{}")
 FORBIDDEN = RefusedError("no", status=403, code=403)
 
@@ -55,3 +70,43 @@ def test_a_user_who_may_not_read_audit_events_makes_none_unreadable(
 ) -> None:
     with pytest.raises(UnreachableError, match="is not known"):
         decode_refused(FORBIDDEN, own)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"string"',
+        '{"type": "record", "name": "AuditCount", "namespace": "headworks.audit", "fields": []}',
+        json.dumps(
+            {
+                "type": "record",
+                "name": "AuditCount",
+                "namespace": "headworks.audit",
+                "fields": [{"name": name, "type": "bytes"} for name in FIELDS],
+            }
+        ),
+        '{"type": "no type"}',
+    ],
+)
+def test_a_message_of_another_schema_does_not_stop_the_audit(text: str) -> None:
+    decode = IncrementDecoder(RegistryClient("http://127.0.0.1:1"))
+    with patch.object(RegistryClient, "schema_text", return_value=text) as asked:
+        for _ in range(2):
+            with pytest.raises(CorruptError, match="its schema 7 is of something else"):
+                decode(prefix(7) + bytes(len(FIELDS)))
+    assert asked.call_count == 1
+
+
+def test_tiers_of_other_releases_are_understood() -> None:
+    own = json.loads(audit_schema())
+    older = {**own, "fields": own["fields"][: len(FIELDS)]}
+    newer = {**own, "fields": [*own["fields"], {"name": "more", "type": "int", "default": 0}]}
+    value = dict.fromkeys(FIELDS, 1) | {"counts": {"lost": 2}, "more": 3}
+    value |= dict.fromkeys(("id", "topic", "tier", "host", "application"), "x")
+    for schema in (older, own, newer):
+        out = io.BytesIO()
+        schemaless_writer(out, parse_schema(schema), value)
+        decode = IncrementDecoder(RegistryClient("http://127.0.0.1:1"))
+        with patch.object(RegistryClient, "schema_text", return_value=json.dumps(schema)):
+            found = decode(prefix(7) + out.getvalue())
+        assert (found.counts, found.window_start, found.ranges) == ({"lost": 2}, 1, ())

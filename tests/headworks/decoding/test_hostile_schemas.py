@@ -69,7 +69,7 @@ def test_no_reader_without_classes_takes_data_at_their_word(
         PlainDecoder(schema, schema).decode(datum)
     with pytest.raises(DecodeError, match=reason):
         Decoder(registry, "orders").decode(prefix(7) + datum)
-    with pytest.raises(CorruptError, match=reason):
+    with pytest.raises(CorruptError, match="not an audit event"):
         IncrementDecoder(registry)(prefix(7) + datum)
 
 
