@@ -16,11 +16,12 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
 from consumer_sdk._audit_tier import AuditTier
-from consumer_sdk._dead_letters.letter import Headers, letter_headers
+from consumer_sdk._dead_letters.letter import letter_headers
 from consumer_sdk._retry_later import put_off_headers
 from headworks._audit_counting.tally import Report
 from headworks._kafka.clients import KafkaProducer
 from headworks._kafka.dead_letters import DEAD_LETTER_SUFFIX
+from headworks._kafka.headers import Headers
 from headworks._kafka.retry_topics import retry_topic
 from headworks.errors import CorruptError, HeadworksError, UnreachableError
 

@@ -13,8 +13,9 @@ from typing import Final
 
 import confluent_kafka
 
-from consumer_sdk._dead_letters.letter import Headers, headers_of, origin_header
+from consumer_sdk._dead_letters.letter import headers_of, origin_header
 from consumer_sdk._message import Message
+from headworks._kafka.headers import Headers
 
 _DUE: Final = "headworks.retry.due"  # milliseconds since 1970 UTC
 _COUNT: Final = "headworks.retry.count"  # how often it was put off

@@ -14,9 +14,11 @@ import confluent_kafka
 
 from consumer_sdk._decode import BAD_DATA, DecodeError, Decoder, Known
 from consumer_sdk._message import Deleted, Message, new_message
+from headworks._kafka.headers import message_headers
 from headworks._native import messages
 from headworks._wire import HEADER_SIZE
 from headworks.codec import EventType, event_type
+from headworks.errors import CorruptError
 from headworks.registry_client import RegistryClient
 
 _NO_SCHEMA = 0
@@ -82,7 +84,11 @@ class TopicDecoders:
 
     def message(self, raw: confluent_kafka.Message) -> Message[Any]:
         """Return a message with its event; DecodeError or FramingError if it has none."""
-        topic, value, headers = raw.topic() or "", raw.value(), raw.headers()
+        topic, value = raw.topic() or "", raw.value()
+        try:
+            headers = message_headers(raw)
+        except CorruptError as error:
+            raise DecodeError(error.message) from None
         found = self._decoders.get(topic)
         if found is None:
             source = self._sources.get(topic, topic)
@@ -100,7 +106,7 @@ class TopicDecoders:
             raw.offset(),
             raw.timestamp()[1],
             raw.key(),
-            tuple(headers) if headers else (),
+            tuple(headers),
             schema_id,
             version,
         )
@@ -110,7 +116,7 @@ class TopicDecoders:
 
         It is `message` without its calls. Compiled, it defines what `_messages.c` does.
         """
-        topic, value, headers = raw.topic(), raw.value(), raw.headers()
+        topic, value = raw.topic(), raw.value()
         if value is None:
             return self.message(raw) if self._reads_deleted(topic or "") else None
         found = self._known.get(topic, _NONE).get(value[:HEADER_SIZE])
@@ -119,7 +125,8 @@ class TopicDecoders:
         decode, schema_id, version = found
         try:
             event = decode(value, HEADER_SIZE)
-        except BAD_DATA:
+            headers = message_headers(raw)
+        except (*BAD_DATA, CorruptError):
             return None
         return new_message(
             event,
@@ -128,7 +135,7 @@ class TopicDecoders:
             raw.offset(),
             raw.timestamp()[1],
             raw.key(),
-            tuple(headers) if headers else (),
+            tuple(headers),
             schema_id,
             version,
         )

@@ -20,6 +20,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
+from headworks._kafka.headers import message_headers
 from headworks._mirror.errors import (
     CONNECTION_CODES,
     DENIED_CODES,
@@ -31,7 +32,7 @@ from headworks._mirror.options import MirrorOptions
 from headworks._mirror.progress import MirrorProgress
 from headworks._mirror.schema_ids import SchemaIdCheck
 from headworks._mirror.topics import MirroredTopics
-from headworks.errors import RefusedError, UsageError
+from headworks.errors import CorruptError, FindingsError, RefusedError, UsageError
 
 _log = logging.getLogger("headworks.mirror")
 _MAX_MESSAGE_BYTES = 1_000_000_000
@@ -101,7 +102,7 @@ class TargetSender:
                 key,
                 partition=mapping.partition(index, keyed=key is not None),
                 timestamp=message.timestamp()[1],
-                headers=message.headers(),
+                headers=_headers(message),
                 **more,
             )
         except KafkaException as error:
@@ -217,6 +218,16 @@ class TargetSender:
 def place_of(message: confluent_kafka.Message) -> str:
     """Return the topic, partition, and offset of a message in words."""
     return f"{message.topic()} partition {message.partition()} offset {message.offset()}"
+
+
+def _headers(message: confluent_kafka.Message) -> Any:
+    try:
+        return message_headers(message) or None
+    except CorruptError as error:
+        raise FindingsError(
+            f"{place_of(message)} cannot be copied: {error.message}",
+            fix="have its producer write UTF-8, and delete the message, or mirror other topics",
+        ) from None
 
 
 def _size(message: confluent_kafka.Message) -> int:

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Raw
@@ -29,8 +29,9 @@ from headworks._console.sources.printable import hex_lines, printable, raw_value
 from headworks._console.sources.shown_message import MessageSlice, ShownMessage, SkippedBatch
 from headworks._kafka.clients import KafkaConsumer
 from headworks._kafka.damaged_batch import DamagedBatch, damaged_batch, offset_after
+from headworks._kafka.headers import Headers, message_headers
 from headworks._wire import FramingError, unframe
-from headworks.errors import HeadworksError, UnreachableError
+from headworks.errors import CorruptError, HeadworksError, UnreachableError
 from headworks.registry_client import RegistryClient
 from headworks.schema import (
     Record,
@@ -146,7 +147,7 @@ class MessageReader:
                 hidden = masked_paths.paths or self._may_be_sensitive(value)
                 problem = f"the value does not decode with schema id {schema_id}"
                 problem = problem if hidden else error.message
-        headers = cast("list[tuple[str, bytes | str | None]]", message.headers() or [])
+        headers = _headers(message)
         return ShownMessage(
             message.partition() or 0,
             message.offset() or 0,
@@ -348,3 +349,10 @@ def _cache(memory: OrderedDict[Any, Any], key: Any, value: Any) -> None:
 def _overlaps(path: tuple[str, ...], paths: Paths) -> bool:
     """Return whether a field, a part of it, or its parent is sensitive."""
     return any(path[: len(one)] == one[: len(path)] for one in paths)
+
+
+def _headers(message: Raw) -> Headers:
+    try:
+        return message_headers(message)
+    except CorruptError as error:
+        return [("(unknown)", error.message.encode())]

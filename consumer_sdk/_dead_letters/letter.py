@@ -11,13 +11,14 @@ Rules:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 import confluent_kafka
 
 from headworks._kafka.dead_letters import DEAD_LETTER_HEADER
+from headworks._kafka.headers import Headers, message_headers
+from headworks.errors import CorruptError
 
-Headers = list[tuple[str, bytes | None]]
 _WAIT_PREFIX: Final = "headworks.retry."  # of a wait that is over
 _REDRIVES: Final = "headworks.redrives"  # how often a message was redriven
 _ORIGIN: Final = "headworks.origin"  # TOPIC/PARTITION/OFFSET of the first life
@@ -59,8 +60,11 @@ class DeadLetter:
 
 
 def headers_of(message: confluent_kafka.Message) -> Headers:
-    """Return the headers of a raw message."""
-    return cast("Headers", message.headers() or [])
+    """Return the headers of a raw message; none if they cannot be read."""
+    try:
+        return message_headers(message)
+    except CorruptError:
+        return []
 
 
 def origin_of(message: confluent_kafka.Message, topic: str) -> tuple[int, int]:

@@ -23,12 +23,13 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from consumer_sdk._dead_letters.letter import DeadLetter, Headers, letter_of
+from consumer_sdk._dead_letters.letter import DeadLetter, letter_of
 from consumer_sdk._dead_letters.reading import LetterReader
 from consumer_sdk._dead_letters.selection import LetterSelection
 from consumer_sdk._message import Partition
 from headworks._audit_counting.publishing import AuditPublisher
 from headworks._kafka.clients import KafkaProducer
+from headworks._kafka.headers import Headers
 from headworks._kafka.retry_topics import create_like, redriven_topic
 from headworks.errors import UnreachableError, UsageError
 from headworks.registry_client._schema_ids import EventSchemaIds

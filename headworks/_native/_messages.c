@@ -93,12 +93,26 @@ static PyObject *read_timestamp(const MessageReader *self, PyObject *raw)
     return found;
 }
 
+/* For a name that is not UTF-8 the client sets an error, and returns a pair with NULL in its place;
+ * when it is asked again, it returns that alone. */
+static int are_whole(PyObject *headers)
+{
+    if (PyErr_Occurred() || !PyList_CheckExact(headers))
+        return 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(headers); i++) {
+        PyObject *pair = PyList_GET_ITEM(headers, i);
+        if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2 || PyTuple_GET_ITEM(pair, 0) == NULL)
+            return 0;
+    }
+    return 1;
+}
+
 static PyObject *read_headers(const MessageReader *self, PyObject *raw)
 {
     PyObject *headers = read_raw(&self->raw, HEADERS, raw), *found = NULL;
     if (headers == Py_None)
         found = Py_NewRef(self->nothing);
-    else if (headers != NULL)
+    else if (headers != NULL && are_whole(headers))
         found = PySequence_Tuple(headers);
     Py_XDECREF(headers);
     return found;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.mirror.messages import SECONDS, Sent, copied, create, produce, wait_f
 from tests.mirror.test_copying import page
 from tests.soak.mirror import committed, judge, read_all
 from tests.soak.process import Broker
+from tests.tools import needs
 
 pytestmark = pytest.mark.e2e
 
@@ -209,3 +211,31 @@ def test_each_side_may_go_and_come_back(tmp_path: Path, mirror: Mirror) -> None:
     finally:
         for broker in (source, target):
             broker.stop()
+
+
+@needs("kcat")
+def test_a_header_that_cannot_be_copied_stops_it_by_name(
+    clusters: Clusters, mirror: Mirror, prefix: str, tmp_path: Path
+) -> None:
+    source, topic, path = clusters.east.address, prefix + "odd-headers", tmp_path / "value"
+    create(source, topic, 1)
+    produce(source, topic, [Sent(0, None, b"first")])
+    path.write_bytes(b"second")
+    asked = [
+        "kcat",
+        "-P",
+        "-b",
+        source,
+        "-t",
+        topic,
+        "-p",
+        "0",
+        "-H",
+        os.fsdecode(b"a\xff=1"),
+        str(path),
+    ]
+    subprocess.run(asked, check=True, timeout=SECONDS)
+    stopped = mirror(*given(clusters, topic))
+    assert stopped.process.wait(SECONDS) == 1
+    words = (tmp_path / "mirror.log").read_text()
+    assert f"error: {topic} partition 0 offset 1 cannot be copied: its headers cannot" in words
