@@ -1,8 +1,8 @@
 """The headers of a message, whose names may be any bytes.
 
-Rule: confluent_kafka (2.16) raises SystemError for a name that is not UTF-8, but only at the first
-look. From then on it returns a pair with NULL in the name's place, which ends the process that
-takes it. Here both are an error that says so.
+Rule: for a name that is not UTF-8, confluent_kafka (2.16) returns a pair with NULL in its place.
+That ends the process that takes it. At the first look the client also sets an error, which Python
+finds at once or only later. Here all of that is one error that says so.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def message_headers(message: Message) -> Headers:
     try:
         found = cast(Headers, message.headers() or [])
         for pair in found:
-            pair.count(None)  # compares NULL too, which is a SystemError
+            pair.count(None)  # compares NULL too, which is an error
         return found
-    except SystemError:
+    except (SystemError, UnicodeDecodeError):
         raise CorruptError(
             "its headers cannot be read, because the name of one is not UTF-8"
         ) from None

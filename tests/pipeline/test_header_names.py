@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from consumer_sdk import Consumer, PoisonMessageError
+from headworks._kafka.headers import message_headers
 from headworks._server.child_process import Service
+from headworks.errors import CorruptError
 from tests.command_line import run_process
 from tests.consumer_sdk.zookeeper_group.cluster import encoder
 from tests.mirror.messages import Sent, create, produce
@@ -71,3 +74,12 @@ def test_the_command_line_names_it(topic: str, broker: Service, registry: Servic
     consumed = run_process("consume", topic, *at, "--skip-poison")
     assert consumed.stdout.count("number") == 2
     assert "skipped 1 message" in consumed.stderr
+
+
+@pytest.mark.parametrize(
+    "error", [SystemError("a result with an error"), UnicodeDecodeError("utf-8", b"", 0, 1, "")]
+)
+def test_whichever_error_python_finds_is_told(error: Exception) -> None:
+    message = Mock(headers=Mock(side_effect=error))
+    with pytest.raises(CorruptError, match="its headers cannot be read"):
+        message_headers(message)
