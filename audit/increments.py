@@ -28,7 +28,7 @@ from headworks._wire import unframe
 from headworks.compatibility import Policy, check_pair
 from headworks.errors import CorruptError, HeadworksError, RefusedError, UnreachableError
 from headworks.registry_client import RegistryClient
-from headworks.schema import Schema, parse
+from headworks.schema import parse
 
 _FORBIDDEN_STATUS = 403
 _NO_SCHEMA = 40403  # the registry's own code: a proxy's 404 says nothing
@@ -83,7 +83,7 @@ class IncrementDecoder:
 
     def __init__(self, registry: RegistryClient) -> None:
         self._registry = registry
-        self._own = _parsed(_without_logical_types(json.loads(audit_schema())))
+        self._own = parse(_plain(audit_schema()))
         # By schema id; or why messages of that schema are no audit events.
         self._decoders: dict[int, PlainDecoder | str] = {}
 
@@ -133,9 +133,9 @@ class IncrementDecoder:
 
     def _decoder(self, text: str) -> PlainDecoder | str:
         try:
-            schema = _without_logical_types(json.loads(text))
-            findings = check_pair(self._own, _parsed(schema), Policy.STRICT)
-            return findings[0].message if findings else PlainDecoder(schema)
+            plain = _plain(text)
+            findings = check_pair(self._own, parse(plain, strict=False), Policy.STRICT)
+            return findings[0].message if findings else PlainDecoder(plain)
         except (HeadworksError, SchemaParseException, ValueError) as error:
             return str(error)
 
@@ -147,7 +147,7 @@ class IncrementDecoder:
             own = self._registry.latest(f"{AUDIT_TOPIC}-value")
         except RefusedError:
             return False
-        return own is not None or bool(self._decoders)
+        return own is not None or any(isinstance(d, PlainDecoder) for d in self._decoders.values())
 
 
 def _no_event(error: Exception) -> CorruptError:
@@ -170,6 +170,11 @@ def id_bytes(increment_id: str) -> bytes:
         return uuid.uuid5(uuid.NAMESPACE_OID, increment_id).bytes
 
 
+def _plain(text: str) -> str:
+    """Return a schema without logical types, so that timestamps stay integers."""
+    return json.dumps(_without_logical_types(json.loads(text)))
+
+
 def _without_logical_types(schema: Any) -> Any:
     if isinstance(schema, dict):
         kept = {key: value for key, value in schema.items() if key != "logicalType"}
@@ -177,7 +182,3 @@ def _without_logical_types(schema: Any) -> Any:
     if isinstance(schema, list):
         return [_without_logical_types(one) for one in schema]
     return schema
-
-
-def _parsed(schema: Any) -> Schema:
-    return parse(json.dumps(schema), strict=False)

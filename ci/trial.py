@@ -11,7 +11,6 @@ Rules:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -167,7 +166,7 @@ class _Decode:
     """Reads data of `writer` as `reader`, and keeps nothing."""
 
     def __init__(self, writer: Schema, reader: Schema) -> None:
-        self._schemas = [json.loads(canonical_text(one)) for one in (writer, reader)]
+        self._texts = canonical_text(writer), canonical_text(reader)
         try:
             self._columns: ColumnDecoder | None = ColumnDecoder(writer, reader)
         except HeadworksError:  # no table can follow the schema
@@ -185,7 +184,7 @@ class _Decode:
 
     def _read_singly(self, messages: Iterable[Any]) -> Iterator[tuple[int, str]]:
         if self._plain is None:
-            self._plain = PlainDecoder(*self._schemas)
+            self._plain = PlainDecoder(*self._texts)
         for at, message in enumerate(messages):
             try:
                 self._plain.decode(message.value, HEADER_SIZE)

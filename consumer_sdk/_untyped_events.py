@@ -10,7 +10,6 @@ Rules:
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from consumer_sdk._generated_decoder import Decode
@@ -50,7 +49,7 @@ def tagged(event: object) -> object:
 
 def to_dicts(text: str) -> Decode:
     """Return what decodes the values of a writer's schema to dicts."""
-    decoder = PlainDecoder(json.loads(text))
+    decoder = PlainDecoder(text)
     writer, named = decoder.writer, decoder.named
     branches = writer if isinstance(writer, list) else [writer]
     names = [_record_name(named.get(b, b) if isinstance(b, str) else b) for b in branches]

@@ -17,16 +17,16 @@ from headworks.schema import parse
 
 
 class PlainDecoder:
-    """Decodes data of the schema `writer` (JSON), as it is or resolved to the schema `reader`.
+    """Decodes data of the schema text `writer`, as it is or resolved to that of `reader`.
 
     Raises SchemaError, SchemaParseException, or ValueError for a schema that cannot be read.
     """
 
-    def __init__(self, writer: Any, reader: Any = None) -> None:
-        self._check = DatumCheck(parse(json.dumps(writer), strict=False))
+    def __init__(self, writer: str, reader: str | None = None) -> None:
+        self._check = DatumCheck(parse(writer, strict=False))
         self.named: dict[str, Any] = {}  # the writer's named types, by full name
-        self.writer = parse_schema(writer, named_schemas=self.named)
-        self._reader = None if reader is None else parse_schema(reader)
+        self.writer = parse_schema(json.loads(writer), named_schemas=self.named)
+        self._reader = None if reader is None else parse_schema(json.loads(reader))
 
     def decode(self, value: bytes, start: int = 0) -> Any:
         """Return the datum that is all of `value` from `start` on.

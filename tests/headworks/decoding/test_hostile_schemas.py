@@ -66,7 +66,7 @@ def test_no_reader_without_classes_takes_data_at_their_word(
     monkeypatch.setattr(RegistryClient, "schema_text", lambda *_: json.dumps(schema))
     registry = RegistryClient("http://127.0.0.1:1")
     with pytest.raises(BadDatumError, match=reason):
-        PlainDecoder(schema, schema).decode(datum)
+        PlainDecoder(json.dumps(schema), json.dumps(schema)).decode(datum)
     with pytest.raises(DecodeError, match=reason):
         Decoder(registry, "orders").decode(prefix(7) + datum)
     with pytest.raises(CorruptError, match="not an audit event"):
@@ -75,7 +75,7 @@ def test_no_reader_without_classes_takes_data_at_their_word(
 
 def test_a_place_inside_many_records_is_told_by_its_ends() -> None:
     with pytest.raises(BadDatumError) as caught:
-        PlainDecoder(LINK).decode(ENDLESS)
+        PlainDecoder(json.dumps(LINK)).decode(ENDLESS)
     told = str(caught.value)
     assert told.startswith("byte 250 of field next.next.")
     assert ".." in told
@@ -83,9 +83,9 @@ def test_a_place_inside_many_records_is_told_by_its_ends() -> None:
 
 
 def test_plain_values_are_those_of_fastavro() -> None:
-    decoder = PlainDecoder(LINK)
+    decoder = PlainDecoder(json.dumps(LINK))
     assert decoder.decode(b"12\x02\x02\x00", 2) == {"next": {"next": {"next": None}}}
-    wider = PlainDecoder("int", ["null", "long"])
+    wider = PlainDecoder('"int"', '["null", "long"]')
     assert wider.decode(b"\x0e") == 7
     with pytest.raises(BadDatumError, match="byte 1: 1 bytes are left"):
         wider.decode(b"\x0e\x00")
