@@ -231,14 +231,20 @@ def _wait(futures: dict[str, Any], address: str, what: str) -> None:
         try:
             future.result(_CHANGE_TIMEOUT_SECONDS)
         except TimeoutError:
-            raise UnreachableError(
-                f"the broker at {address} did not answer within "
-                f"{_CHANGE_TIMEOUT_SECONDS:.0f} s to {what}",
-                fix="see `headworks topic list`, and try again if it did not happen",
-            ) from None
+            raise _no_answer(address, what, f"within {_CHANGE_TIMEOUT_SECONDS:.0f} s") from None
         except KafkaException as error:
-            exists = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+            problem = error.args[0]
+            if problem.code() < 0:  # librdkafka's own codes: the broker has said nothing
+                raise _no_answer(address, what, f"({problem.str()})") from None
+            exists = problem.code() == KafkaError.TOPIC_ALREADY_EXISTS
             raise RefusedError(
-                f"the broker refused to {what}: {error.args[0].str()}",
+                f"the broker refused to {what}: {problem.str()}",
                 fix="use it, or give another name; see `headworks topic list`" if exists else None,
             ) from None
+
+
+def _no_answer(address: str, what: str, how: str) -> UnreachableError:
+    return UnreachableError(
+        f"the broker at {address} did not answer {how} to {what}",
+        fix="see `headworks topic list`, and try again if it did not happen",
+    )

@@ -11,9 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
-from headworks._cli import broker_address, no_broker
+from headworks._cli import broker_address, no_broker, topic
 from headworks._cli.broker_address import topics_metadata
 from headworks._cli.main import command_line
 from headworks._server.child_process import Service
@@ -167,3 +168,17 @@ def test_a_command_names_the_reason_and_its_own_option(
         assert option in (done.exception.fix or "")
 
     within_some_time(check, 1.0, 5.0, 25.0)
+
+
+def test_a_broker_that_goes_away_before_a_change_has_not_refused_it(
+    broker: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = AdminClient(
+        {"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": 1000, "log_level": 2}
+    )
+    monkeypatch.setattr(topic, "admin_client", lambda _: gone)
+    line = f"topic create never-created --bootstrap {broker.address}"
+    done = CliRunner().invoke(command_line(), line.split())
+    assert isinstance(done.exception, UnreachableError), done.output
+    assert "did not answer (" in done.exception.message
+    assert "topic list" in (done.exception.fix or "")
