@@ -19,8 +19,9 @@ from typing import Any
 from urllib.parse import quote
 
 from headworks._subject import DEFAULT_CONTEXT, GLOBAL_CONTEXT, Subject
-from headworks.errors import HeadworksError, RefusedError, SchemaError
+from headworks.errors import RefusedError, SchemaError
 from headworks.registry_client import Reference, RegistryClient
+from headworks.registry_client._answers import reading
 from headworks.schema import Schema, parse
 from headworks.schema._canonical import canonical_text
 from headworks.schema._model import Named, named_types
@@ -137,24 +138,27 @@ def read_contents(client: RegistryClient, also: Iterable[str] = ()) -> RegistryC
     A registry without a list of versions gets one request for each of them.
     Settings and modes are also read of the scopes in `also`, which may have no version there.
     """
-    found = client.list_objects(_ALL_CONTEXTS, deleted=True)
-    live = {
-        (str(Subject.parse(one["subject"])), int(one["version"]))
-        for one in client.list_objects(_ALL_CONTEXTS)
-    }
-    versions = {one.key: one for one in (_version(each, live) for each in found)}
-    aliases = {str(name) for each in found for name in each.get("aliases") or ()}
-    subjects = {subject for subject, _ in versions}
-    scopes = sorted({*subjects, *aliases, *also, *_contexts(subjects)} - {GLOBAL, EVERY_CONTEXT})
-    scopes.append(EVERY_CONTEXT)
-    configs = {scope: _own(client, f"/config/{quote(scope, safe='')}") for scope in scopes}
-    modes = {scope: _own(client, f"/mode/{quote(scope, safe='')}") for scope in scopes}
-    every: Settings = client.ask("GET", "/config")
-    return RegistryContents(
-        versions,
-        {GLOBAL: _settings(every)} | {at: _settings(one) for at, one in configs.items() if one},
-        {at: str(one["mode"]) for at, one in modes.items() if one},
-    )
+    with reading(client.url):
+        found = client.list_objects(_ALL_CONTEXTS, deleted=True)
+        live = {
+            (str(Subject.parse(one["subject"])), int(one["version"]))
+            for one in client.list_objects(_ALL_CONTEXTS)
+        }
+        versions = {one.key: one for one in (_version(each, live) for each in found)}
+        aliases = {str(name) for each in found for name in each.get("aliases") or ()}
+        subjects = {subject for subject, _ in versions}
+        scopes = sorted(
+            {*subjects, *aliases, *also, *_contexts(subjects)} - {GLOBAL, EVERY_CONTEXT}
+        )
+        scopes.append(EVERY_CONTEXT)
+        configs = {scope: _own(client, f"/config/{quote(scope, safe='')}") for scope in scopes}
+        modes = {scope: _own(client, f"/mode/{quote(scope, safe='')}") for scope in scopes}
+        every: Settings = client.ask("GET", "/config")
+        return RegistryContents(
+            versions,
+            {GLOBAL: _settings(every)} | {at: _settings(one) for at, one in configs.items() if one},
+            {at: str(one["mode"]) for at, one in modes.items() if one},
+        )
 
 
 def differences(source: RegistryContents, copy: RegistryContents) -> Iterator[ContentDifference]:
@@ -228,27 +232,21 @@ def _filled(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _version(found: Settings, live: set[Key]) -> RegistryVersion:
-    try:
-        subject, number = Subject.parse(str(found["subject"])), int(found["version"])
-        return RegistryVersion(
-            subject,
-            number,
-            int(found["id"]),
-            str(found.get("schemaType") or "AVRO"),
-            str(found["schema"]),
-            tuple(
-                Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
-                for one in found.get("references") or ()
-            ),
-            _part(found.get("metadata")),
-            _part(found.get("ruleSet")),
-            (str(subject), number) not in live,
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise HeadworksError(
-            f"the registry lists a version in a form that is not Confluent's: {error!r}",
-            fix="check that the address is that of a schema registry",
-        ) from None
+    subject, number = Subject.parse(str(found["subject"])), int(found["version"])
+    return RegistryVersion(
+        subject,
+        number,
+        int(found["id"]),
+        str(found.get("schemaType") or "AVRO"),
+        str(found["schema"]),
+        tuple(
+            Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
+            for one in found.get("references") or ()
+        ),
+        _part(found.get("metadata")),
+        _part(found.get("ruleSet")),
+        (str(subject), number) not in live,
+    )
 
 
 def _part(found: Settings | None) -> Settings | None:

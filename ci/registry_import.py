@@ -31,6 +31,7 @@ from headworks._ci.registry_contents import (
 from headworks._subject import Subject
 from headworks.errors import FindingsError, RefusedError
 from headworks.registry_client import RegistryClient
+from headworks.registry_client._answers import reading
 
 _IMPORT, _READWRITE = "IMPORT", "READWRITE"
 _MAX_NAMED = 10
@@ -186,7 +187,9 @@ def _write(
     standby: bool,
 ) -> list[str]:
     """Write what a plan has; return the reasons of refused versions."""
-    importing = target.ask("GET", "/mode")["mode"] == _IMPORT
+    found = target.ask("GET", "/mode")
+    with reading(target.url):
+        importing = found["mode"] == _IMPORT
     if not importing and (standby or not plan.is_empty):
         target.ask("PUT", "/mode?force=true", {"mode": _IMPORT})
     opened = _open(plan, held, target)

@@ -274,12 +274,24 @@ def show(
                 "subject": found.subject,
                 "version": found.version,
                 "id": found.id,
-                "schema": json.loads(found.text),
+                "schema": _json_or_text(found.text),
             }
         )
     else:
         print_status(f"{found.subject}, version {found.version}, id {found.id}")
-        sys.stdout.write(json.dumps(json.loads(found.text), indent=2, ensure_ascii=False) + "\n")
+        shown = _json_or_text(found.text)
+        is_text = shown == found.text
+        sys.stdout.write(
+            (found.text if is_text else json.dumps(shown, indent=2, ensure_ascii=False)) + "\n"
+        )
+
+
+def _json_or_text(text: str) -> object:
+    """Return a schema as JSON, or as it is: other registries have schemas in other languages."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _trials(bootstrap: str | None, baselines: Sequence[str], most: int) -> MessageTrials:

@@ -1,16 +1,35 @@
-"""The values that a registry returns: frozen, without I/O."""
+"""The values that a registry returns: frozen, without I/O.
+
+Rule: a function reads an answer by the names of Confluent's interface, and any web server may be at
+the address. So every error of such a function means that no registry has answered (`reading`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from headworks._version_lines import VersionLines
 from headworks.compatibility import Finding, Level, Policy
-from headworks.errors import IncompatibleError
+from headworks.errors import HeadworksError, IncompatibleError, RefusedError
 
 JsonBody = Any  # decoded JSON; of a list of versions, perhaps VersionLines
+NO_SUBJECT, NO_VERSION, NO_SCHEMA = 40401, 40402, 40403
+CHECK_THE_SETTING = "check the setting `registry` (`headworks config show`)"
+
+
+@contextmanager
+def reading(url: str) -> Iterator[None]:
+    """Inside the block, an answer of the server at `url` is read: RefusedError if it is none."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise RefusedError(
+            f"{url} does not answer as a schema registry does ({type(error).__name__}: {error})",
+            fix=CHECK_THE_SETTING,
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +116,7 @@ def as_json(answer: JsonBody) -> JsonBody:
 def subject_versions(answer: JsonBody) -> list[SubjectVersion]:
     """Return the versions of a list, at once if they have no further members."""
     if not isinstance(answer, VersionLines) or answer.more:
-        return [subject_version(one) for one in as_json(answer)]
+        return [subject_version(one) for one in _list(as_json(answer))]
     return [
         SubjectVersion(subject, version, schema_id, text, (), {}, at_ms)
         for subject, version, schema_id, _guid, at_ms, text in zip(
@@ -114,7 +133,7 @@ def subject_version(found: JsonBody) -> SubjectVersion:
         str(found["subject"]),
         int(found["version"]),
         int(found["id"]),
-        str(found["schema"]),
+        _text(found["schema"]),
         tuple(map(_reference, references)) if references else (),
         properties_of(metadata) if metadata else {},
         get("ts"),
@@ -129,3 +148,112 @@ def _reference(found: JsonBody) -> Reference:
 def properties_of(metadata: JsonBody) -> dict[str, str]:
     """Return the properties of a version's metadata, if it has some."""
     return dict((metadata or {}).get("properties") or {})
+
+
+def _text(found: JsonBody) -> str:
+    if not isinstance(found, str):
+        raise TypeError(f"the schema is no text: {found!r:.80}")
+    return found
+
+
+def schema_text(found: JsonBody) -> tuple[str, bool]:
+    """Return the text of a schema, and whether it refers to others."""
+    return _text(found["schema"]), bool(found.get("references"))
+
+
+def registered(found: JsonBody) -> Registered:
+    """Return the id and version of a schema."""
+    return Registered(int(found["id"]), int(found["version"]))
+
+
+def names(found: JsonBody) -> list[str]:
+    """Return a list of names."""
+    return [str(name) for name in _list(found)]
+
+
+def numbers(found: JsonBody) -> list[int]:
+    """Return a list of numbers."""
+    return [int(number) for number in _list(found)]
+
+
+def _list(found: JsonBody) -> list[JsonBody]:
+    if not isinstance(found, list):
+        raise TypeError(f"it is no list: {found!r:.80}")
+    return found
+
+
+def numbers_by_subject(found: JsonBody) -> dict[str, list[int]] | None:
+    """Return the numbers of the versions of each subject, or None if these are only names."""
+    if not all(isinstance(one, dict) and "versions" in one for one in _list(found)):
+        return None
+    return {str(one["subject"]): numbers(one["versions"]) for one in found}
+
+
+def places(found: JsonBody) -> list[tuple[str, int]]:
+    """Return (subject, version) pairs."""
+    return [(str(at["subject"]), int(at["version"])) for at in _list(found)]
+
+
+def mode(found: JsonBody) -> str:
+    """Return the mode that settings name."""
+    return str(found["mode"])
+
+
+def compatibility(found: JsonBody, subject: str) -> Compatibility:
+    """Return the requirements that settings name for a subject ("": the default)."""
+    policy = found.get("policy")
+    return Compatibility(
+        Level(found["compatibilityLevel"]),
+        Policy.default_of(subject) if policy is None else Policy(policy),
+        _group(found),
+    )
+
+
+def _group(settings: JsonBody) -> CompatibilityGroup | None:
+    name = settings.get("compatibilityGroup")
+    if not name:
+        return None
+    default, override = (
+        properties_of(settings.get(key)).get(name)
+        for key in ("defaultMetadata", "overrideMetadata")
+    )
+    return CompatibilityGroup(name, default, override)
+
+
+def deprecated_versions(found: JsonBody) -> dict[int, str]:
+    """Return the deprecated versions that settings name, each with the reason."""
+    reasons = found.get("deprecatedVersions") or {}
+    return {int(number): str(reason) for number, reason in reasons.items()}
+
+
+def verdict(found: JsonBody) -> tuple[bool, list[Finding], list[str]]:
+    """Return whether a schema is compatible, what would break, and the registry's words."""
+    told = [str(message) for message in found.get("messages") or ()]
+    return bool(found["is_compatible"]), findings(found), told
+
+
+def findings(found: JsonBody) -> list[Finding]:
+    """Return what would break, as far as the registry says it."""
+    return [Finding.from_dict(finding) for finding in found.get("findings") or ()]
+
+
+def refusal(url: str, status: int, answer: JsonBody, login_fix: str | None) -> HeadworksError:
+    """Return the error for an answer with an error status; `login_fix` is the way out of a 401."""
+    body = answer if isinstance(answer, dict) else {}
+    with reading(url):
+        code, broken = int(body.get("error_code", status)), findings(body)
+    message = str(body.get("message", f"status {status}"))
+    if status == 409 and code in (409, 40901):
+        if broken:
+            more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+            message = f"incompatible schema: {broken[0].message}{more}"
+        fix = broken[0].fix if broken else None
+        return IncompatibleSchemaError(f"{url}: {message}", broken, fix=fix)
+    fix = None
+    if status == 401:
+        fix = login_fix
+    elif status == 403:
+        fix = "ask the owner of the registry's file of grants (`--access`) for that role"
+    elif code in (NO_SUBJECT, NO_VERSION):
+        fix = "`headworks schema list` shows the subjects and their versions"
+    return RefusedError(f"{url} refused ({code}): {message}", status=status, code=code, fix=fix)

@@ -13,31 +13,33 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from typing import TypeVar
 from urllib.parse import quote
 
 from headworks.compatibility import Finding, Level, Policy
-from headworks.errors import HeadworksError, RefusedError
-from headworks.registry_client import _listing
+from headworks.errors import RefusedError
+from headworks.registry_client import _answers, _listing
 from headworks.registry_client._answers import (
+    NO_SCHEMA,
+    NO_SUBJECT,
+    NO_VERSION,
     Compatibility,
-    CompatibilityGroup,
-    IncompatibleSchemaError,
     JsonBody,
     Reference,
     Registered,
     SubjectVersion,
     as_json,
-    properties_of,
+    reading,
     subject_version,
     subject_versions,
 )
 from headworks.registry_client._credentials import Token
 from headworks.registry_client._transport import HttpTransport
 
-_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 _NO_CONFIG = 40408
 _INVALID_SCHEMA = 42201
 _IMPORT = "IMPORT"
+_Value = TypeVar("_Value")
 
 
 class RegistryClient:
@@ -97,11 +99,11 @@ class RegistryClient:
         text = self._texts.get((context, schema_id))
         if text is None:
             path = f"/schemas/ids/{schema_id}"
-            found = self.ask("GET", f"{path}?subject={_quoted(subject)}" if context else path)
-            if found.get("references"):
-                of = f"&subject={_quoted(subject)}" if context else ""
-                found = self.ask("GET", f"{path}?format=resolved{of}")
-            text = self._texts.setdefault((context, schema_id), str(found["schema"]))
+            read, of = _answers.schema_text, f"subject={_quoted(subject)}" if context else ""
+            found, refers = self._read(read, "GET", f"{path}?{of}".rstrip("?"))
+            if refers:
+                found, _ = self._read(read, "GET", f"{path}?format=resolved&{of}".rstrip("&"))
+            text = self._texts.setdefault((context, schema_id), found)
         return text
 
     def register(
@@ -113,15 +115,16 @@ class RegistryClient:
         """
         body = _schema_body(text, references)
         found = self.ask("POST", f"/subjects/{_quoted(subject)}/versions", body)
-        if "version" in found:
-            return Registered(int(found["id"]), int(found["version"]))
+        with reading(self.url):
+            if "version" in found:
+                return _answers.registered(found)
         # Registries before Confluent 8 return the id alone.
         again = self.lookup(subject, text, references=references)
         if again is None:
             raise RefusedError(
                 f"{self.url} does not find the schema just registered in {subject}",
                 status=404,
-                code=_NO_SCHEMA,
+                code=NO_SCHEMA,
             )
         return again
 
@@ -129,15 +132,15 @@ class RegistryClient:
         self, subject: str, text: str, *, references: Sequence[Reference] = ()
     ) -> Registered | None:
         """Return the id and version of a schema in `subject`, or None if it is not registered."""
-        found = self._ask_optional(
-            "POST", f"/subjects/{_quoted(subject)}", _schema_body(text, references)
+        body = _schema_body(text, references)
+        return self._read_optional(
+            _answers.registered, "POST", f"/subjects/{_quoted(subject)}", body
         )
-        return None if found is None else Registered(int(found["id"]), int(found["version"]))
 
     def latest(self, subject: str) -> SubjectVersion | None:
         """Return the latest version of `subject`, or None if there is no such subject."""
-        found = self._ask_optional("GET", f"/subjects/{_quoted(subject)}/versions/latest")
-        return None if found is None else subject_version(found)
+        path = f"/subjects/{_quoted(subject)}/versions/latest"
+        return self._read_optional(subject_version, "GET", path)
 
     def version(self, subject: str, number: int, *, deleted: bool = False) -> SubjectVersion:
         """Return version `number` of `subject`; RefusedError (40401, 40402) if there is none.
@@ -145,7 +148,7 @@ class RegistryClient:
         With `deleted`, also a soft-deleted one.
         """
         path = f"/subjects/{_quoted(subject)}/versions/{number}"
-        return subject_version(self.ask("GET", f"{path}?deleted=true" if deleted else path))
+        return self._read(subject_version, "GET", f"{path}?deleted=true" if deleted else path)
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
         """Return the live version numbers, ascending; empty if there is no such subject.
@@ -153,8 +156,8 @@ class RegistryClient:
         With `deleted`, also those of soft-deleted versions.
         """
         path = f"/subjects/{_quoted(subject)}/versions"
-        found = self._ask_optional("GET", f"{path}?deleted=true" if deleted else path)
-        return [] if found is None else [int(number) for number in found]
+        path = f"{path}?deleted=true" if deleted else path
+        return self._read_optional(_answers.numbers, "GET", path) or []
 
     def version_numbers(
         self, prefix: str = "", *, deleted: bool = False
@@ -165,10 +168,8 @@ class RegistryClient:
         cannot list them, such as Confluent's: it ignores the question and gives names.
         """
         query = f"subjectPrefix={_quoted(prefix)}&versions=true"
-        found = self.ask("GET", f"/subjects?{query}{'&deleted=true' if deleted else ''}")
-        if not all(isinstance(one, dict) and "versions" in one for one in found):
-            return None
-        return {str(one["subject"]): [int(number) for number in one["versions"]] for one in found}
+        path = f"/subjects?{query}{'&deleted=true' if deleted else ''}"
+        return self._read(_answers.numbers_by_subject, "GET", path)
 
     def version_of(self, schema_id: int, subject: str) -> int | None:
         """Return the version of `subject` with a schema, even a soft-deleted one, or None."""
@@ -176,8 +177,8 @@ class RegistryClient:
 
     def uses(self, schema_id: int) -> list[tuple[str, int]]:
         """Return the (subject, version) pairs that have a schema, soft-deleted ones too."""
-        found = self._ask_optional("GET", f"/schemas/ids/{schema_id}/versions?deleted=true")
-        return [(str(at["subject"]), int(at["version"])) for at in found or ()]
+        path = f"/schemas/ids/{schema_id}/versions?deleted=true"
+        return self._read_optional(_answers.places, "GET", path) or []
 
     def import_version(self, version: SubjectVersion) -> None:
         """Register a version of another registry with its id and its number.
@@ -186,8 +187,7 @@ class RegistryClient:
         Raises RefusedError if the id or the number has other content here.
         """
         subject = _quoted(version.subject)
-        mode = self.ask("GET", f"/mode/{subject}?defaultToGlobal=true")["mode"]
-        if mode != _IMPORT:
+        if self.mode(version.subject) != _IMPORT:
             self.ask("PUT", f"/mode/{subject}?force=true", {"mode": _IMPORT})
         body = _schema_body(version.text, version.references)
         numbers = {"id": version.id, "version": version.version}
@@ -221,17 +221,15 @@ class RegistryClient:
         def page(first: int) -> list[SubjectVersion]:
             return subject_versions(self._request("GET", path(first)))
 
-        try:
-            found = _listing.read_all(page, self.url, limit=limit)
-        except KeyError:  # its versions do not say what they are versions of
-            found = []
-        if found or only_listed:
-            return found
-        return [
-            *map(
-                subject_version, _listing.read_each(self._ask_optional, prefix, limit=limit, **how)
-            )
-        ]
+        with reading(self.url):
+            try:
+                found = _listing.read_all(page, self.url, limit=limit)
+            except KeyError:  # its versions do not say what they are versions of
+                found = []
+            if found or only_listed:
+                return found
+            each = _listing.read_each(self._ask_optional, prefix, limit=limit, **how)
+            return [*map(subject_version, each)]
 
     def list_objects(self, prefix: str, *, deleted: bool = False) -> list[JsonBody]:
         """Return the same as JSON objects with their aliases, as the registry has them."""
@@ -241,15 +239,15 @@ class RegistryClient:
         def page(first: int) -> list[JsonBody]:
             return list(as_json(self._request("GET", path(first))))
 
-        found = _listing.read_all(page, self.url)
-        complete = found and _listing.is_complete(found)
-        return (
-            found if complete else _listing.read_each(self._ask_optional, prefix, limit=None, **how)
-        )
+        with reading(self.url):
+            found = _listing.read_all(page, self.url)
+            if found and _listing.is_complete(found):
+                return found
+            return _listing.read_each(self._ask_optional, prefix, limit=None, **how)
 
     def subjects(self) -> list[str]:
         """Return the names of all live subjects."""
-        return [str(name) for name in self.ask("GET", "/subjects")]
+        return self._read(_answers.names, "GET", "/subjects")
 
     def compatibility(self, subject: str | None = None) -> Compatibility:
         """Return the level and policy in force for `subject` (None: the default of all).
@@ -261,16 +259,12 @@ class RegistryClient:
             found = self._ask_optional("GET", f"/config/{_quoted(subject)}?defaultToGlobal=true")
         if found is None:  # some registries have no settings for a subject without versions
             found = self.ask("GET", "/config")
-        policy = found.get("policy")
-        return Compatibility(
-            Level(found["compatibilityLevel"]),
-            Policy.default_of(subject or "") if policy is None else Policy(policy),
-            _group(found),
-        )
+        with reading(self.url):
+            return _answers.compatibility(found, subject or "")
 
     def mode(self, subject: str) -> str:
         """Return the mode of `subject`: READWRITE, READONLY, READONLY_OVERRIDE, IMPORT, .."""
-        return str(self.ask("GET", f"/mode/{_quoted(subject)}?defaultToGlobal=true")["mode"])
+        return self._read(_answers.mode, "GET", f"/mode/{_quoted(subject)}?defaultToGlobal=true")
 
     def set_compatibility(
         self, subject: str | None, level: Level | str, policy: Policy | str | None = None
@@ -284,12 +278,11 @@ class RegistryClient:
     def deprecated_versions(self, subject: str) -> dict[int, str]:
         """Return the deprecated versions of a subject, each with the reason."""
         try:
-            found = self.ask("GET", f"/config/{_quoted(subject)}").get("deprecatedVersions") or {}
+            return self._read(_answers.deprecated_versions, "GET", f"/config/{_quoted(subject)}")
         except RefusedError as error:
-            if error.code in (_NO_CONFIG, _NO_SUBJECT):
+            if error.code in (_NO_CONFIG, NO_SUBJECT):
                 return {}
             raise
-        return {int(number): str(reason) for number, reason in found.items()}
 
     def deprecate(self, subject: str, reasons: Mapping[int, str]) -> None:
         """Set the deprecated versions of a subject, each with its reason."""
@@ -312,17 +305,18 @@ class RegistryClient:
         path = f"/compatibility/subjects/{_quoted(subject)}/versions"
         if version != "all":
             path += f"/{version}"
-        found = self.ask("POST", f"{path}?verbose=true", _schema_body(text, references))
-        if found["is_compatible"]:
+        is_compatible, findings, told = self._read(
+            _answers.verdict, "POST", f"{path}?verbose=true", _schema_body(text, references)
+        )
+        if is_compatible:
             return []
-        if not found.get("findings"):
+        if not findings:
             raise RefusedError(
-                f"{self.url} refuses the schema for {subject}: "
-                + "; ".join(str(message) for message in found.get("messages", ())),
+                f"{self.url} refuses the schema for {subject}: {'; '.join(told)}",
                 status=422,
                 code=_INVALID_SCHEMA,
             )
-        return [Finding.from_dict(finding) for finding in found["findings"]]
+        return findings
 
     def ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> JsonBody:
         """Send a request that has no method of its own; return the JSON of the response.
@@ -331,48 +325,45 @@ class RegistryClient:
         """
         return as_json(self._request(method, path, body))
 
+    def _read(
+        self,
+        read: Callable[[JsonBody], _Value],
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+    ) -> _Value:
+        """Return what `read` makes of the response."""
+        answer = self.ask(method, path, body)
+        with reading(self.url):
+            return read(answer)
+
+    def _read_optional(
+        self,
+        read: Callable[[JsonBody], _Value],
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+    ) -> _Value | None:
+        """Do the same, or return None for what does not exist."""
+        try:
+            return self._read(read, method, path, body)
+        except RefusedError as error:
+            if error.code in (NO_SUBJECT, NO_VERSION, NO_SCHEMA):
+                return None
+            raise
+
     def _request(
         self, method: str, path: str, body: Mapping[str, object] | None = None
     ) -> JsonBody:
         status, answer = self._transport.request(method, path, body)
         if status >= 300:
-            raise self._refusal(status, answer)
+            raise _answers.refusal(self.url, status, answer, self._transport.credentials.fix)
         return answer
 
     def _ask_optional(
         self, method: str, path: str, body: Mapping[str, object] | None = None
     ) -> JsonBody | None:
-        try:
-            return self.ask(method, path, body)
-        except RefusedError as error:
-            if error.code in (_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA):
-                return None
-            raise
-
-    def _refusal(self, status: int, answer: JsonBody) -> HeadworksError:
-        body = answer if isinstance(answer, dict) else {}
-        code = int(body.get("error_code", status))
-        message = str(body.get("message", f"status {status}"))
-        if status == 409 and code in (409, 40901):
-            findings = [Finding.from_dict(finding) for finding in body.get("findings", ())]
-            if findings:
-                more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-                message = f"incompatible schema: {findings[0].message}{more}"
-            return IncompatibleSchemaError(
-                f"{self.url}: {message}",
-                findings,
-                fix=findings[0].fix if findings else None,
-            )
-        fix = None
-        if status == 401:
-            fix = self._transport.credentials.fix
-        elif status == 403:
-            fix = "ask the owner of the registry's file of grants (`--access`) for that role"
-        elif code in (_NO_SUBJECT, _NO_VERSION):
-            fix = "`headworks schema list` shows the subjects and their versions"
-        return RefusedError(
-            f"{self.url} refused ({code}): {message}", status=status, code=code, fix=fix
-        )
+        return self._read_optional(lambda answer: answer, method, path, body)
 
 
 def _context_of(subject: str) -> str:
@@ -387,13 +378,3 @@ def _quoted(subject: str) -> str:
 def _schema_body(text: str, references: Sequence[Reference]) -> dict[str, object]:
     more = {"references": [asdict(each) for each in references]} if references else {}
     return {"schema": text, **more}
-
-
-def _group(config: JsonBody) -> CompatibilityGroup | None:
-    name = config.get("compatibilityGroup")
-    if not name:
-        return None
-    default, override = (
-        properties_of(config.get(key)).get(name) for key in ("defaultMetadata", "overrideMetadata")
-    )
-    return CompatibilityGroup(name, default, override)

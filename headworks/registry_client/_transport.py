@@ -37,7 +37,7 @@ from urllib3.util import Timeout, parse_url
 from headworks import _version_lines
 from headworks._settings import resolve_optional
 from headworks.errors import HeadworksError, RefusedError, UnreachableError, UsageError
-from headworks.registry_client._answers import JsonBody
+from headworks.registry_client._answers import CHECK_THE_SETTING, JsonBody
 from headworks.registry_client._credentials import Token, choose, redacted
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -171,12 +171,12 @@ def _decode(url: str, response: urllib3.BaseHTTPResponse) -> JsonBody:
     in_lines = response.headers.get("content-type") == _version_lines.CONTENT_TYPE
     try:
         return _version_lines.decode(data) if in_lines else json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise RefusedError(
             f"{url} is not a schema registry: it answered with status {response.status} and "
             f"{data[:80]!r} instead of JSON",
             status=response.status,
-            fix="check the setting `registry` (`headworks config show`)",
+            fix=CHECK_THE_SETTING,
         ) from None
 
 
