@@ -29,10 +29,16 @@ from headworks._audit.store.schema_uses import add_schema_uses
 from headworks._audit.store.upsert import upsert
 from headworks._audit_counting import AUDIT_TOPIC
 from headworks._audit_counting.heartbeats import ENDED, RUNNING
+from headworks._server.database import PreparedStatement
 
 # Complete is 99.9 %, in whole messages: floating point would be one off now and then.
 _COMPLETE_PER_MILLE, _MILLE = 999, 1000
 _CHUNK_KEYS = 500
+_INSERT = PreparedStatement(
+    insert(tables.increments),
+    [column.name for column in tables.increments.columns if column.name != "number"],
+)
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 _T = TypeVar("_T")
 _TierWindow = tuple[str, int, str]  # topic, window, tier
 
@@ -106,18 +112,16 @@ def _without_known(
     connection: Connection, increments: Iterable[Increment]
 ) -> list[tuple[bytes, Increment]]:
     by_id = {id_bytes(one.id): one for one in increments}
-    for known in known_ids(connection, [one.id for one in by_id.values()]):
-        del by_id[id_bytes(known)]
+    for known in known_ids(connection, list(by_id)):
+        del by_id[known]
     return list(by_id.items())
 
 
-def known_ids(connection: Connection, ids: Sequence[str]) -> set[str]:
-    """Return the ids of increments that the store has counted, and not yet removed."""
-    by_bytes = {id_bytes(one): one for one in ids}
-    column, found = tables.increments.c.id, set[str]()
-    for some in _chunks(list(by_bytes)):
-        known = connection.scalars(select(column).where(column.in_(some)))
-        found.update(by_bytes[bytes(one)] for one in known)
+def known_ids(connection: Connection, ids: Sequence[bytes]) -> set[bytes]:
+    """Return the ids, in bytes, of increments that the store has counted and not yet removed."""
+    column, found = tables.increments.c.id, set[bytes]()
+    for some in _chunks(ids):
+        found.update(map(bytes, connection.scalars(select(column).where(column.in_(some)))))
     return found
 
 
@@ -127,32 +131,30 @@ def _insert(connection: Connection, new: Sequence[tuple[bytes, Increment]], read
     number = _names(
         connection, {n for _, i in new for n in (i.topic, i.tier, i.host, i.application)}
     )
-    connection.execute(
-        insert(tables.increments),
-        [
-            {
-                "id": key,
-                "topic": number[one.topic],
-                "window_start": one.window_start,
-                "tier": number[one.tier],
-                "host": number[one.host],
-                "application": number[one.application],
-                "sent_at": one.sent_at,
-                "read_at": read_at,
-                "counts": json.dumps(one.counts, separators=(",", ":")),
-                "bytes": one.bytes,
-                "load": one.commit,
-                "ranges": _ranges(one),
-            }
-            for key, one in new
-        ],
-    )
+    rows = [
+        {
+            "id": key,
+            "topic": number[one.topic],
+            "window_start": one.window_start,
+            "tier": number[one.tier],
+            "host": number[one.host],
+            "application": number[one.application],
+            "sent_at": one.sent_at,
+            "read_at": read_at,
+            "counts": _encode(one.counts),
+            "bytes": one.bytes,
+            "load": one.commit,
+            "ranges": _ranges(one),
+        }
+        for key, one in new
+    ]
+    _INSERT.run_each(connection, rows)
 
 
 def _ranges(one: Increment) -> str | None:
     if not one.ranges:
         return None
-    return json.dumps([[r.partition, r.first, r.end] for r in one.ranges], separators=(",", ":"))
+    return _encode([[r.partition, r.first, r.end] for r in one.ranges])
 
 
 def _names(connection: Connection, wanted: set[str]) -> dict[str, int]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Table, case, func
 from sqlalchemy.dialects import postgresql, sqlite
+
+from headworks._server.database import PreparedStatement
 
 
 def upsert(
@@ -19,7 +22,7 @@ def upsert(
     most: Sequence[str] = (),
     newest: Sequence[str] = (),
     replaced: Sequence[str] = (),
-    if_later: tuple[str, Sequence[str]] = ("", ()),
+    if_later: tuple[str, tuple[str, ...]] = ("", ()),
 ) -> None:
     """Insert rows, or merge each into the one with its key: column by column, as the names say.
 
@@ -27,17 +30,34 @@ def upsert(
     """
     if not rows:
         return
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(table)
+    merges = (tuple(names) for names in (added, least, most, newest, replaced))
+    statement = _statement(connection.dialect.name, table, tuple(rows[0]), *merges, if_later)
+    statement.run_each(connection, rows)
+
+
+@cache
+def _statement(
+    dialect: str,
+    table: Table,
+    columns: tuple[str, ...],
+    added: tuple[str, ...],
+    least: tuple[str, ...],
+    most: tuple[str, ...],
+    newest: tuple[str, ...],
+    replaced: tuple[str, ...],
+    if_later: tuple[str, tuple[str, ...]],
+) -> PreparedStatement:
+    statement = (postgresql if dialect == "postgresql" else sqlite).insert(table)
     old, new = table.c, statement.excluded
     merged: dict[str, Any] = {name: old[name] + new[name] for name in added}
     merged |= {n: case((new[n] < old[n], new[n]), else_=old[n]) for n in least}
     merged |= {n: case((new[n] > old[n], new[n]), else_=old[n]) for n in most}
     merged |= {n: func.coalesce(new[n], old[n]) for n in newest}
     merged |= {n: new[n] for n in replaced}
-    time, columns = if_later
+    time, later = if_later
     if time:
         earlier = old[time] > new[time]
-        merged |= {n: case((earlier, old[n]), else_=new[n]) for n in (time, *columns)}
+        merged |= {n: case((earlier, old[n]), else_=new[n]) for n in (time, *later)}
     keys = [column.name for column in table.primary_key]
-    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=merged), rows)
+    changed = statement.on_conflict_do_update(index_elements=keys, set_=merged)
+    return PreparedStatement(changed, columns)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import uuid
 from unittest.mock import patch
 
 import pytest
 from fastavro import parse_schema, schemaless_writer
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from headworks._audit.increments import IncrementDecoder
+from headworks._audit.increments import IncrementDecoder, id_bytes
 from headworks._audit_counting import AUDIT_TOPIC
 from headworks._bundled_schemas import audit_schema
 from headworks._wire import prefix
@@ -110,3 +113,20 @@ def test_tiers_of_other_releases_are_understood() -> None:
         with patch.object(RegistryClient, "schema_text", return_value=json.dumps(schema)):
             found = decode(prefix(7) + out.getvalue())
         assert (found.counts, found.window_start, found.ranges) == ({"lost": 2}, 1, ())
+
+
+UUIDS = st.uuids().map(str)
+
+
+@given(st.one_of(UUIDS, st.text(max_size=40), st.text("0123456789abcdefABCDEF-_ x{}", max_size=40)))
+@example("0x" + 30 * "1")
+@example(" " + 31 * "1")
+@example("1_" * 16)
+@example("{" + 32 * "a" + "}")
+@example("urn:uuid:" + 32 * "a")
+def test_an_id_is_the_uuid_that_python_reads_or_a_hash(text: str) -> None:
+    try:
+        expected = uuid.UUID(text).bytes
+    except ValueError:
+        expected = uuid.uuid5(uuid.NAMESPACE_OID, text).bytes
+    assert id_bytes(text) == expected

@@ -62,6 +62,23 @@ def test_a_refused_statement_raises_the_error_of_sqlalchemy(opened: RegistryStor
         assert [tuple(row) for row in connection.execute(select(configs))] == [("s", "new")]
 
 
+def test_a_statement_runs_once_for_each_row_or_not_at_all(opened: RegistryStore) -> None:
+    def put(*scopes: str) -> None:
+        with opened.write() as connection:
+            rows = [{"content": f"of {scope}", "scope": scope} for scope in scopes]
+            PUT.run_each(connection, rows)
+
+    put("a", "é'%s?")
+    put("b")
+    with pytest.raises(IntegrityError):
+        put("c", "a")
+    with opened.read() as connection:
+        found = connection.execute(select(configs).order_by(configs.c.scope))
+        assert [tuple(row) for row in found] == [
+            (scope, f"of {scope}") for scope in ("a", "b", "é'%s?")
+        ]
+
+
 @pytest.mark.parametrize("store", STORES[1:], indirect=True)
 def test_a_connection_that_is_lost_is_not_used_again(opened: RegistryStore) -> None:
     reads = PreparedStatement(select(configs))

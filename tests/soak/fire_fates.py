@@ -19,6 +19,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from headworks._audit.balance import Balance
+from headworks._audit.increments import id_bytes
 from headworks._audit.states import DEFINITIONS
 from headworks._audit.store import AuditStore
 from headworks._audit.store.apply import known_ids
@@ -110,9 +111,9 @@ def unpublished(store: AuditStore, files: Iterable[Path]) -> Counter[int]:
         # An increment that was on its way comes first, and then what was counted after it.
         while increments := list(file.increments(owner_died=True)):
             with store.read() as connection:
-                known = known_ids(connection, [one.id for one in increments])
+                known = known_ids(connection, [id_bytes(one.id) for one in increments])
             for one in increments:
-                if one.id not in known:
+                if id_bytes(one.id) not in known:
                     found[one.window_start] += one.counts.get("attempted", 0)
                 file.published(one)
         file.close()

@@ -16,6 +16,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from sqlalchemy import Connection, Dialect, Insert, Select, Update
@@ -34,12 +35,20 @@ _Statement = Select[Any] | CompoundSelect[Any] | _Change
 
 
 def run_text(
-    connection: Connection, text: str, values: Any = (), *, fetched: bool = False
+    connection: Connection,
+    text: str,
+    values: Any = (),
+    *,
+    fetched: bool = False,
+    each: bool = False,
 ) -> list[tuple[Any, ...]]:
-    """Let the driver run SQL, with `values` as it takes them; return the rows if `fetched`."""
+    """Let the driver run SQL, with `values` as it takes them; return the rows if `fetched`.
+
+    With `each`, run it once for each of the values.
+    """
     driver: Any = connection.connection.driver_connection
     try:
-        cursor = driver.execute(text, values)
+        cursor = (driver.executemany if each else driver.execute)(text, values)
         return list(cursor.fetchall()) if fetched else []
     except connection.dialect.loaded_dbapi.Error as error:
         raise _as_sqlalchemy(connection, error, text, values) from error
@@ -97,6 +106,16 @@ class PreparedStatement:
         """Run a statement that changes rows."""
         self._rows(connection, values, fetched=False)
 
+    def run_each(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Run a statement that changes rows once for each of the values, which have equal names."""
+        if takes_several(connection.dialect):
+            connection.execute(self._statement, rows)
+            return
+        if not connection.in_transaction():
+            connection.begin()
+        compiled = self._compile(connection)
+        run_text(connection, compiled.text, compiled.arguments_of(rows), each=True)
+
     def rows(self, connection: Connection, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Run a query; return its rows."""
         return self._rows(connection, values, fetched=True)
@@ -119,19 +138,23 @@ class PreparedStatement:
     def _run(
         self, connection: Connection, values: Mapping[str, Any], *, fetched: bool
     ) -> list[tuple[Any, ...]]:
-        dialect = connection.dialect
-        compiled = self._compiled.get(dialect.name)
-        if compiled is None:
-            compiled = _Compiled(self._statement, self._columns, connection)
-            self._compiled[dialect.name] = compiled
+        compiled = self._compile(connection)
         if compiled.numbered is not None:
             try:
                 found = libpq.rows(connection, compiled.numbered, values)
-            except dialect.loaded_dbapi.Error as error:
+            except connection.dialect.loaded_dbapi.Error as error:
                 raise _as_sqlalchemy(connection, error, compiled.text, values) from error
             if found is not None:
                 return found
         return run_text(connection, compiled.text, compiled.arguments(values), fetched=fetched)
+
+    def _compile(self, connection: Connection) -> _Compiled:
+        name = connection.dialect.name
+        compiled = self._compiled.get(name)
+        if compiled is None:
+            compiled = _Compiled(self._statement, self._columns, connection)
+            self._compiled[name] = compiled
+        return compiled
 
 
 class PreparedChanges:
@@ -178,3 +201,9 @@ class _Compiled:
         """Return the values as the driver takes them."""
         given = {**self._constants, **values}
         return given if self._order is None else [given[name] for name in self._order]
+
+    def arguments_of(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Return the arguments for each of the rows."""
+        if self._constants or self._order is None or len(self._order) == 1:
+            return [self.arguments(row) for row in rows]
+        return list(map(itemgetter(*self._order), rows))
