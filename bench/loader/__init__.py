@@ -82,7 +82,7 @@ def _bars(bench: Bench, many: int) -> None:
     )
     bench.bar(
         "beside fastavro",
-        at_least=8,
+        at_least=20,
         got=bench.ratio(what, US, WAYS["fastavro"]),
         unit="x fastavro",
     )
