@@ -105,7 +105,8 @@ def check(
     if not against:
         raise UsageError(
             "there is nothing to check against",
-            fix="give --against git:origin/main, or --against registry:URL, or both",
+            fix="give --against registry (the configured one), --against registry:URL, or "
+            "--against git:origin/main; or several of them",
         )
     paths = [schemas] if isinstance(schemas, Path) else list(schemas)
     root = catalog_root(*paths, home=home)

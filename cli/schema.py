@@ -6,7 +6,6 @@ show).
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -267,6 +266,8 @@ def show(
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Show a schema of a subject: the latest version, or a named one."""
+    from headworks.schema._json_text import indented, json_or_text
+
     found = _version(subject, _client(registry))
     if form is Format.JSON:
         print_json(
@@ -274,24 +275,12 @@ def show(
                 "subject": found.subject,
                 "version": found.version,
                 "id": found.id,
-                "schema": _json_or_text(found.text),
+                "schema": json_or_text(found.text),
             }
         )
     else:
         print_status(f"{found.subject}, version {found.version}, id {found.id}")
-        shown = _json_or_text(found.text)
-        is_text = shown == found.text
-        sys.stdout.write(
-            (found.text if is_text else json.dumps(shown, indent=2, ensure_ascii=False)) + "\n"
-        )
-
-
-def _json_or_text(text: str) -> object:
-    """Return a schema as JSON, or as it is: other registries have schemas in other languages."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+        sys.stdout.write(indented(found.text) + "\n")
 
 
 def _trials(bootstrap: str | None, baselines: Sequence[str], most: int) -> MessageTrials:

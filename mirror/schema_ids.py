@@ -7,13 +7,13 @@ the magic byte and an id unknown to the source's registry is not governed, and p
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 
 from headworks._wire import HEADER_SIZE, MAGIC, unframe
 from headworks.errors import FindingsError, RefusedError
 from headworks.registry_client import RegistryClient
+from headworks.schema._json_text import json_or_text
 
 _log = logging.getLogger("headworks.mirror")
 _NO_SCHEMA_CODE = 40403
@@ -60,7 +60,7 @@ class SchemaIdCheck:
                 f"which {self._target.url} does not have",
                 fix="let --registry-mirror copy schemas, or share one registry",
             )
-        if json.loads(source_text) != json.loads(target_text):
+        if json_or_text(source_text) != json_or_text(target_text):
             raise FindingsError(
                 f"{where} is written in schema {schema_id}, which is one schema in "
                 f"{self._source.url} and another in {self._target.url}: "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
@@ -32,6 +31,7 @@ from headworks.schema import (
     topic_of,
 )
 from headworks.schema._difference import Difference, differences
+from headworks.schema._json_text import indented
 from headworks.schema._sensitive import sensitive_paths
 
 _MAX_FIELDS = 2_000
@@ -228,7 +228,7 @@ def schema_page(
         tuple(field_lines(shown, {v: one for v, one in parsed.items() if v <= version})),
         tuple(changes_between(old, shown)) if compared and old and shown else (),
         tuple(text_diff(texts[before], texts[version])) if before is not None else (),
-        pretty(texts[version]),
+        indented(texts[version]),
         tuple(consumers),
         hidden_consumers,
         tuple(producers),
@@ -238,17 +238,11 @@ def schema_page(
     )
 
 
-def pretty(text: str) -> str:
-    """Return a schema's text, indented, or unchanged if it is not JSON."""
-    try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except ValueError:
-        return text
-
-
 def text_diff(old: str, new: str) -> Iterator[str]:
     """Yield the lines that differ, with three lines of context."""
-    lines = difflib.unified_diff(pretty(old).splitlines(), pretty(new).splitlines(), lineterm="")
+    lines = difflib.unified_diff(
+        indented(old).splitlines(), indented(new).splitlines(), lineterm=""
+    )
     for number, line in enumerate(lines):
         if number > 1:  # the two lines that name files
             yield line

@@ -64,6 +64,20 @@ def _no_constant(name: str) -> Json:
 _FAST = json.JSONDecoder(parse_constant=_no_constant)
 
 
+def json_or_text(text: str) -> object:
+    """Return a schema's JSON, or the text: other registries have schemas in other languages."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def indented(text: str) -> str:
+    """Return a schema's text, indented, or unchanged if it is not JSON."""
+    found = json_or_text(text)
+    return text if found is text else json.dumps(found, indent=2, ensure_ascii=False)
+
+
 def without_comments(text: str) -> str:
     """Return the text with comments replaced by white space: every position stays."""
     return _COMMENT.sub(_blank, text)
