@@ -240,8 +240,10 @@ def findings(found: JsonBody) -> list[Finding]:
 def refusal(url: str, status: int, answer: JsonBody, login_fix: str | None) -> HeadworksError:
     """Return the error for an answer with an error status; `login_fix` is the way out of a 401."""
     body = answer if isinstance(answer, dict) else {}
+    given = body.get("error_code")
+    code = given if isinstance(given, int) else status  # that of a gateway may be a word
     with reading(url):
-        code, broken = int(body.get("error_code", status)), findings(body)
+        broken = findings(body)
     message = str(body.get("message", f"status {status}"))
     if status == 409 and code in (409, 40901):
         if broken:

@@ -95,6 +95,14 @@ def test_an_answer_that_is_nested_too_deeply_is_refused(server: tuple[str, Say])
         RegistryClient(url).subjects()
 
 
+def test_a_gateway_s_refusal_keeps_its_status(server: tuple[str, Say]) -> None:
+    url, say = server
+    say(403, {"error_code": "FORBIDDEN", "message": "no"})
+    with pytest.raises(RefusedError, match=r"refused \(403\): no") as refused:
+        RegistryClient(url).subjects()
+    assert (refused.value.status, refused.value.code) == (403, 403)
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     asked=st.sampled_from(sorted(QUESTIONS)),
