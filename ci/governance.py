@@ -28,7 +28,6 @@ last day, after which it has no effect.
 from __future__ import annotations
 
 import posixpath
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -36,6 +35,7 @@ from pathlib import Path
 from typing import cast
 
 from headworks._ci.rules import CATALOG_RULES, LINT_RULES
+from headworks._toml_text import read_toml
 from headworks.compatibility import RULES, Finding, Level, Policy
 from headworks.errors import UsageError
 
@@ -199,12 +199,9 @@ def _holds(root: Path, schemas: Sequence[Path]) -> bool:
 def read_governance(root: Path) -> GovernanceFile:
     """Read `governance.toml` in the root of a catalog."""
     path = root / FILE_NAME
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    content = read_toml(path)
+    if content is None:
         return GovernanceFile()
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from None
     _only(path, "", content, "default", "subjects", "usage")
     default = _demand(path, "[default]", content.get("default", {}), GovernanceTable())
     tables = _table(path, "[subjects]", content.get("subjects", {}))

@@ -8,10 +8,10 @@ usage = "http://console.example.org:8090"
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from headworks._toml_text import read_toml
 from headworks.errors import UsageError
 
 
@@ -26,13 +26,7 @@ class GateSettings:
 
 def read_settings(path: Path) -> GateSettings:
     """Read the table; without the file or the table, nothing is set."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return GateSettings()
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from None
-    table = content.get("gate", {})
+    table = (read_toml(path) or {}).get("gate", {})
     known = isinstance(table, dict) and not set(table) - {"against", "bootstrap", "usage"}
     against = table.get("against", []) if known else None
     bootstrap, usage = (table.get(name) if known else None for name in ("bootstrap", "usage"))

@@ -11,11 +11,11 @@ Rules:
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headworks._toml_text import read_toml
 from headworks.errors import UsageError
 
 FILE_NAME = "headworks.toml"
@@ -145,16 +145,11 @@ def resolve_optional(name: str, flag: str | os.PathLike[str] | None = None) -> s
 
 def _read(path: Path, *, required: bool) -> dict[str, str]:
     """Read a settings file; its tables (`[gate]`, ...) belong to the parts that define them."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    content = read_toml(path)
+    if content is None:
         if required:
-            raise UsageError(f"settings file {path} does not exist") from None
+            raise UsageError(f"settings file {path} does not exist")
         return {}
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not TOML: {error}") from None
     values = {name: value for name, value in content.items() if not isinstance(value, dict)}
     for name, value in values.items():
         if name not in SETTINGS:

@@ -43,6 +43,7 @@ ROOMS = {
         {"groups", "registry_client"},
         {"_decoding", "_kafka", "codec", "compatibility"},
         {"_choice", "_server", "_settings", "_wire", "_zookeeper", "schema"},
+        {"_toml_text"},
         {"_atomic_file", "_bundled_schemas", "_hive_types", "_native", "_subject", "errors"},
         {"_host_port", "_in_thread", "_stop_event", "_system_calls", "_version_lines"},
     ],

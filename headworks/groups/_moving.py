@@ -158,7 +158,7 @@ def load_offsets(text: str, name: str) -> list[ExportedOffsets]:
             )
             for group in content["groups"]
         ]
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise UsageError(
             f"{name} is not a file of exported offsets: {error}",
             fix="write one with `headworks group offsets-export GROUP`",

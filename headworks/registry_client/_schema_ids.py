@@ -154,8 +154,8 @@ class EventSchemaIds:
     def _remembered(self) -> dict[str, int]:
         try:
             return {str(k): int(v) for k, v in json.loads(self._path.read_text()).items()}
-        except (OSError, ValueError):
-            return {}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}  # the file is only a cache
 
     def _remember(self, key: str, schema_id: int) -> None:
         known = self._remembered()

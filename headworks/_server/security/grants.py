@@ -18,7 +18,6 @@ Rules:
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,6 +26,7 @@ from typing import Any, TypeVar
 
 from headworks._server.security.reloaded_file import ReloadedFile
 from headworks._subject import Subject
+from headworks._toml_text import parse_toml
 from headworks.errors import UsageError
 
 _E = TypeVar("_E", bound=StrEnum)
@@ -99,10 +99,7 @@ _EVERYTHING = Grant(frozenset({"*"}), frozenset(Role), "", frozenset(ResourceTyp
 
 def read_grants(text: str) -> tuple[Grant, ...]:
     """Parse a file of grants. UsageError names the wrong grant and the rule."""
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"the file of grants is not TOML: {error}") from None
+    content = parse_toml(text, "the file of grants")
     unknown = set(content) - {"grants"}
     grants = content.get("grants", [])
     if unknown or not isinstance(grants, list):
