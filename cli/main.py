@@ -10,6 +10,7 @@ import gc
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from typing import Annotated, NoReturn
 
 import typer
@@ -98,6 +99,7 @@ def run() -> None:
     gc.set_threshold(_COLLECT_AFTER_OBJECTS)
     named = "".join(sys.argv[1:2])
     try:
+        _require_text(sys.argv[1:])
         command_line(named if named in _NOUNS or named in _VERBS else None)(prog_name="headworks")
     except HeadworksError as error:
         _fail(error)
@@ -110,6 +112,13 @@ def run() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+
+
+def _require_text(arguments: Sequence[str]) -> None:
+    """Refuse other bytes than UTF-8: names of that kind reach no server, and no output."""
+    for one in arguments:
+        if not one.isascii() and any("\udc80" <= character <= "\udcff" for character in one):
+            raise UsageError(f"the argument {one!r} is not UTF-8", fix="rename it, or its file")
 
 
 def _fail(error: HeadworksError) -> NoReturn:

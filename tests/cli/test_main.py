@@ -76,6 +76,13 @@ def test_a_bad_settings_file_is_a_usage_error_with_a_way_out(tmp_path: Path) -> 
     assert done.stdout == ""
 
 
+def test_an_argument_that_is_not_utf_8_is_a_usage_error(tmp_path: Path) -> None:
+    done = run_command("schema", "show", os.fsdecode(b"caf\xe9"), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "the argument 'caf\\udce9' is not UTF-8" in done.stderr
+    assert run_command("schema", "list", "--registry", "http://é:x", cwd=tmp_path).returncode == 2
+
+
 @pytest.mark.parametrize(
     "command",
     [
