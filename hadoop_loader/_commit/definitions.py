@@ -13,7 +13,13 @@ from hadoop_loader._commit.commit_record import TableState
 from hadoop_loader._commit.table_history import projections_of
 from hadoop_loader._decode.quarantine import QUARANTINE_COLUMNS, QUARANTINE_TABLE
 from hadoop_loader._storage.filesystem import AnyPath
-from hadoop_loader._tables.columns import FILE_COLUMNS, PARTITION_TIME, StructField, quoted
+from hadoop_loader._tables.columns import (
+    FILE_COLUMNS,
+    PARTITION_TIME,
+    ROW_COUNT,
+    StructField,
+    quoted,
+)
 from hadoop_loader._tables.old_rows import file_columns
 from hadoop_loader._tables.sensitive import (
     MASKED_BY,
@@ -136,7 +142,7 @@ def _statistics(state: TableState) -> dict[str, str]:
     if not state.statistics:
         return {}
     _, rows, size = state.statistics
-    return {"numRows": str(rows), "totalSize": str(size)}
+    return {ROW_COUNT: str(rows), "totalSize": str(size)}
 
 
 def _properties(state: TableState, schema: Schema) -> dict[str, str]:

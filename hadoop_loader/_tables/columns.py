@@ -26,6 +26,7 @@ from headworks.schema._model import Named, inner_types
 PARTITION_COLUMN = "datepartition"
 # The property of a table over files with the column that the partitions come from.
 PARTITION_TIME = "headworks.partition_time"
+ROW_COUNT = "numRows"  # the property, by Hive's name
 MARKS_TABLE = "headworks_completeness"  # up to which time each table is complete
 EMPTY_FIELD = "_present"
 MAX_COLUMNS = 50_000

@@ -20,6 +20,7 @@ from typing import Any
 from hadoop_loader._storage.filesystem import AnyPath, hadoop_uri
 from hadoop_loader._tables.columns import (
     PARTITION_COLUMN,
+    ROW_COUNT,
     ColumnType,
     DecimalColumn,
     ListColumn,
@@ -262,6 +263,17 @@ class HiveCatalog:
     def set_properties(self, name: str, properties: dict[str, str]) -> None:
         """Set properties of a table over files."""
         self._sql(f"ALTER TABLE {self.source_of(name)} SET TBLPROPERTIES ({_pairs(properties)})")
+        if ROW_COUNT in properties:
+            self._forget_computed_statistics(name, properties[ROW_COUNT])
+
+    def _forget_computed_statistics(self, name: str, rows: str) -> None:
+        """Drop what ANALYZE computed, as Spark's INSERT does: to Spark it hides the table's own."""
+        catalog = self._external_catalog()
+        known = catalog.getTable(self._files, name).stats()
+        counted = known.get().rowCount() if known.isDefined() else known
+        if counted.isDefined() and str(counted.get()) != rows:
+            nothing = self._spark._jvm.scala.Option.empty()
+            catalog.alterTableStats(self._files, name, nothing)
 
     def source_of(self, name: str) -> str:
         """Return the name of a table over files as SQL writes it."""

@@ -92,6 +92,26 @@ def test_readers_see_every_row_once_all_the_while(
     assert [(r.n, r.how) for r in rows] == [(n, "mouse") for n in range(12)]
 
 
+def test_statistics_that_somebody_computed_do_not_outlive_a_load(
+    world: World, context: LoaderContext, spark: Any
+) -> None:
+    def statistics() -> str:
+        described = spark.sql(f"DESCRIBE TABLE EXTENDED {files}").collect()
+        return str(next(row[1] for row in described if row[0] == "Statistics"))
+
+    assert isinstance(context.catalog, HiveCatalog)
+    files = context.catalog.source_of("clicks")
+    world.register("clicks", V1)
+    click(world, 0, at=0)
+    Load(context).run()
+    assert statistics().endswith(" 1 rows")
+    spark.sql(f"ANALYZE TABLE {files} COMPUTE STATISTICS FOR COLUMNS n")
+    for n in range(1, 4):
+        click(world, n, at=0)
+    Load(context).run()
+    assert statistics().endswith(" 4 rows")
+
+
 def test_rows_days_and_tables_leave_the_metastore(
     world: World, context: LoaderContext, spark: Any
 ) -> None:
