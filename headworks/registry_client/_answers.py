@@ -242,10 +242,10 @@ def refusal(url: str, status: int, answer: JsonBody, login_fix: str | None) -> H
     body = answer if isinstance(answer, dict) else {}
     given = body.get("error_code")
     code = given if isinstance(given, int) else status  # that of a gateway may be a word
-    with reading(url):
-        broken = findings(body)
     message = str(body.get("message", f"status {status}"))
     if status == 409 and code in (409, 40901):
+        with reading(url):
+            broken = findings(body)
         if broken:
             more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
             message = f"incompatible schema: {broken[0].message}{more}"

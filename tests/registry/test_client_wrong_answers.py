@@ -97,7 +97,7 @@ def test_an_answer_that_is_nested_too_deeply_is_refused(server: tuple[str, Say])
 
 def test_a_gateway_s_refusal_keeps_its_status(server: tuple[str, Say]) -> None:
     url, say = server
-    say(403, {"error_code": "FORBIDDEN", "message": "no"})
+    say(403, {"error_code": "FORBIDDEN", "message": "no", "findings": "x"})
     with pytest.raises(RefusedError, match=r"refused \(403\): no") as refused:
         RegistryClient(url).subjects()
     assert (refused.value.status, refused.value.code) == (403, 403)
