@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,8 @@ from headworks.errors import FindingsError, UsageError
 if TYPE_CHECKING:
     from headworks._cli.demo.installation import Installation
     from headworks._cli.demo.run import Demo
+
+_SLICE_SECONDS = 0.5
 
 
 def demo(
@@ -54,8 +57,9 @@ def demo(
 
     there = _installation(on, bootstrap)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    progress = DemoProgress()
     with tempfile.TemporaryDirectory(prefix="headworks-demo-") as folder:
-        run = Demo(Path(folder), limit=limit, progress=DemoProgress(), there=there, keep=keep)
+        run = Demo(Path(folder), limit=limit, progress=progress, there=there, keep=keep)
         try:
             outcome = run.run()
             if format is Format.JSON:
@@ -66,7 +70,8 @@ def demo(
             if keep:
                 _keep(run)
         except KeyboardInterrupt:
-            print_status("interrupted: stopping everything")
+            # Descriptor 2 leads nowhere while Spark's JVM starts; the progress has one of its own.
+            progress.note("interrupted: stopping everything")
             raise typer.Exit(130) from None
         finally:
             run.close()
@@ -113,4 +118,5 @@ Try, in another terminal:
 
 Ctrl-C stops everything."""
     )
-    signal.pause()
+    while True:  # in slices: see `interrupted_start`
+        time.sleep(_SLICE_SECONDS)

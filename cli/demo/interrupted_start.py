@@ -1,8 +1,11 @@
-"""Ctrl-C while Spark starts: its JVM is killed, so that the demo ends at once.
+"""Ctrl-C while Spark starts: the demo notices it, and kills Spark's JVM, so that it ends at once.
 
 Without this, the demo would wait until Spark has started, only to stop it. The JVM holds nothing
 yet but a folder that the demo deletes. On an installation, where it makes databases, it is waited
 for.
+
+The system may deliver the signal to any thread. Python handles it in the main thread alone, which
+does not learn of it while it waits for a lock. So the main thread waits in slices.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,15 @@ from typing import Any
 from headworks import _system_calls
 
 _TURN_SECONDS = 0.1
+_SLICE_SECONDS = 0.5
 _SPARK = (b"spark-submit", b"SparkSubmit")
+
+
+def opened(opening: Future[Any]) -> Any:
+    """Return the result of `opening` when it has ended; a signal is handled meanwhile."""
+    while not opening.done():
+        wait([opening], _SLICE_SECONDS)
+    return opening.result()
 
 
 def kill_starting_jvm(opening: Future[Any]) -> None:

@@ -30,7 +30,7 @@ from headworks._cli.demo.installation import (
     temporary_folder,
     temporary_subjects,
 )
-from headworks._cli.demo.interrupted_start import kill_starting_jvm
+from headworks._cli.demo.interrupted_start import kill_starting_jvm, opened
 from headworks._cli.demo.progress import DemoProgress
 from headworks._cli.demo.queries import HiveAnswers, ask, drop_databases
 from headworks._cli.demo.shared_broker import make_audit_topic, temporary_topics
@@ -140,7 +140,7 @@ class Demo:
     @property
     def hive_address(self) -> str:
         """Where HiveServer2 listens."""
-        host, port = self._warehouse.result().serve()
+        host, port = opened(self._warehouse).serve()
         return f"{host}:{port}"
 
     @property
@@ -305,7 +305,7 @@ class Demo:
             sys.path.remove(str(self._home))
 
     def _load(self) -> None:
-        report = self._warehouse.result().load()
+        report = opened(self._warehouse).load()
         for refusal in report.refused:
             raise RefusedError(f"the loader refused topic {refusal.topic}: {refusal.reason}")
         for one in report.leaderless:

@@ -176,6 +176,17 @@ def test_every_phase_is_timed(summary: dict[str, Any]) -> None:
 @pytest.mark.parametrize("moment", ["starting", "loading"])
 def test_ctrl_c_stops_every_child(tmp_path: Path, moment: str) -> None:
     run = start("--limit", "200", cwd=tmp_path)
+    try:
+        _interrupt(run, moment)
+    finally:
+        if run.poll() is None:
+            os.killpg(run.pid, signal.SIGKILL)
+            run.communicate()
+    assert not list(tmp_path.iterdir())
+
+
+def _interrupt(run: subprocess.Popen[str], moment: str) -> None:
+    """Send Ctrl-C at a moment, and check that every process ends."""
     assert run.stderr is not None
     awaited = "registry  http" if moment == "starting" else "produce January-June"
     while awaited not in (line := run.stderr.readline()):
@@ -184,10 +195,10 @@ def test_ctrl_c_stops_every_child(tmp_path: Path, moment: str) -> None:
     children = descendants(run)
     assert children
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=120)
+    _, printed = run.communicate(timeout=120)
     assert run.returncode == 130
+    assert "interrupted: stopping everything" in printed
     assert_gone(children)
-    assert not list(tmp_path.iterdir())
 
 
 def test_without_java_it_says_so_and_starts_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 from headworks._cli.demo import interrupted_start
-from headworks._cli.demo.interrupted_start import kill_starting_jvm, starting_jvms
+from headworks._cli.demo.interrupted_start import kill_starting_jvm, opened, starting_jvms
 
 pytestmark = pytest.mark.unit
 
@@ -50,3 +52,33 @@ def test_it_is_killed_until_the_start_has_ended(monkeypatch: pytest.MonkeyPatch)
     assert killed == [17, 17]
     kill_starting_jvm(opening)
     assert killed == [17, 17]
+
+
+def test_ctrl_c_that_another_thread_gets_ends_the_wait_for_spark() -> None:
+    opening: Future[Any] = Future()
+
+    def interrupt() -> None:
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    late = threading.Timer(20, opening.set_result, [None])
+    threads = [threading.Timer(0.2, interrupt), late]
+    for thread in threads:
+        thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            opened(opening)
+        assert not opening.done()
+    finally:
+        late.cancel()
+        for thread in threads:
+            thread.join()
+
+
+def test_the_result_of_the_opening_is_returned_or_raised() -> None:
+    opening: Future[Any] = Future()
+    opening.set_result("a warehouse")
+    assert opened(opening) == "a warehouse"
+    failed: Future[Any] = Future()
+    failed.set_exception(TimeoutError("Spark's own"))
+    with pytest.raises(TimeoutError, match="own"):
+        opened(failed)
