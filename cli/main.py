@@ -6,6 +6,7 @@ Exit codes: 0 success, 1 findings, 2 usage, 3 unreachable service, 4 refused by 
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
@@ -112,6 +113,11 @@ def run() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG or error.filename is None:
+            raise
+        what = f"{os.fsdecode(error.filename)}: {error.strerror}"
+        _fail(UsageError(what, fix="choose a shorter one"))
 
 
 def _require_text(arguments: Sequence[str]) -> None:

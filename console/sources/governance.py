@@ -35,9 +35,9 @@ class GovernanceReader:
         return self._known
 
     def _stamp(self) -> tuple[int, int] | None:
-        """Return the time and size of the file, or None if there is none."""
+        """Return the time and size of the file, or None if there is none, or it is out of reach."""
         try:
             found = (self._folder / FILE_NAME).stat()
-        except FileNotFoundError:
+        except OSError:
             return None
         return found.st_mtime_ns, found.st_size

@@ -83,6 +83,20 @@ def test_an_argument_that_is_not_utf_8_is_a_usage_error(tmp_path: Path) -> None:
     assert run_command("schema", "list", "--registry", "http://é:x", cwd=tmp_path).returncode == 2
 
 
+@pytest.mark.parametrize("path", ["a" * 300, "a_file/below", "circle"])
+@pytest.mark.parametrize("command", [("schema", "lint"), ("log", "dump"), ("gen",)])
+def test_a_path_that_cannot_be_is_a_usage_error(
+    tmp_path: Path, path: str, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "a_file").touch()
+    (tmp_path / "circle").symlink_to("circle")
+    done = run_command(*command, path, cwd=tmp_path)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 2
+    assert path in done.stderr
+    assert "fix: " in done.stderr
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -42,6 +42,23 @@ def test_a_catalog_that_appears_and_changes_is_followed(
         GovernanceReader(folder)
 
 
+def test_a_folder_that_is_none_any_more_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "schemas"
+    folder.mkdir()
+    (folder / "governance.toml").write_text(GOOD, encoding="utf-8")
+    read = GovernanceReader(folder)
+    known = read()
+    folder.rename(tmp_path / "elsewhere")
+    folder.touch()
+    with caplog.at_level(logging.WARNING):
+        assert read() is known
+    assert f"cannot read {folder / 'governance.toml'}: Not a directory" in caplog.text
+    with pytest.raises(UsageError, match="Not a directory"):
+        GovernanceReader(folder)
+
+
 def test_characters_that_turn_text_round_are_shown_as_escapes() -> None:
     event = {"name": "\u202e,live\u2066", "plain": "שלום"}
     for text in (compact(event), pretty(event)):
