@@ -60,6 +60,7 @@ def test_ctrl_c_that_another_thread_gets_ends_the_wait_for_spark() -> None:
     def interrupt() -> None:
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest-xdist ignores it
     late = threading.Timer(20, opening.set_result, [None])
     threads = [threading.Timer(0.2, interrupt), late]
     for thread in threads:
@@ -72,6 +73,7 @@ def test_ctrl_c_that_another_thread_gets_ends_the_wait_for_spark() -> None:
         late.cancel()
         for thread in threads:
             thread.join()
+        signal.signal(signal.SIGINT, before)
 
 
 def test_the_result_of_the_opening_is_returned_or_raised() -> None:
