@@ -4,8 +4,9 @@ Rules:
 
 - A stored schema never changes. The last 4,096 parsed ones are cached by (context, id).
 - A schema that is not committed is not cached: if its transaction fails, another one gets its id.
-- The versions of a subject are alike. A field that is unchanged in many versions is parsed once and
-  stored once. New text shares such fields too, and identical fields need no comparison.
+- The versions of a subject are alike, and so are the events of a catalog. A field that many texts
+  have at the same place is parsed once and held once, and needs no comparison with itself. A text
+  that is to be registered adds its fields, also in a dry run; one that is only checked does not.
 - New text is parsed strictly. Stored text is parsed leniently, so that schemas that an older rule
   accepted stay readable.
 """
@@ -28,11 +29,12 @@ from headworks._subject import Subject
 from headworks.errors import SchemaError
 from headworks.schema import Schema, parse
 from headworks.schema._canonical import canonical_text, normalized_text
-from headworks.schema._model import Named, Primitive, PrimitiveKind, named_types
+from headworks.schema._model import Field, Named, Primitive, PrimitiveKind, named_types
 from headworks.schema._parse import SharedFields
 
 _MAX_CACHED_SCHEMAS = 4096
 _MAX_SHARED_FIELDS = 100_000
+_MAX_SHARED_BYTES = 20_000_000  # of their texts, packed
 _MAX_NEW_CHARACTERS = 50_000
 _MAX_NEW_SCHEMAS = 64  # a registration parses its text twice: before and under the writers' lock
 
@@ -51,12 +53,29 @@ class ParsedSchema:
 _Spelling = tuple[str, bool, bool]  # a text, and how it is printed and parsed
 
 
+class _BoundedFields(dict[tuple[str, bytes], Field]):
+    """Fields by pointer and packed text; all are forgotten when there are too many or too large."""
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bytes = 0
+
+    def __setitem__(self, key: tuple[str, bytes], value: Field) -> None:
+        if len(self) >= _MAX_SHARED_FIELDS or self._bytes >= _MAX_SHARED_BYTES:
+            self.clear()
+            self._bytes = 0
+        self._bytes += len(key[1])
+        super().__setitem__(key, value)
+
+
 class SchemaCache:
     """Parses schemas and caches the stored ones; safe to share between threads."""
 
     def __init__(self) -> None:
         self._schemas: OrderedDict[tuple[str, int], Schema] = OrderedDict()  # by context and id
-        self._fields: SharedFields = {}  # parsed fields that schemas share
+        self._fields: SharedFields = _BoundedFields()  # that schemas share
         self._new: OrderedDict[_Spelling, ParsedSchema] = OrderedDict()  # without references
         self._uncommitted: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._lock = Lock()  # guards all of them against other threads
@@ -74,7 +93,7 @@ class SchemaCache:
     ) -> ParsedSchema:
         """Parse a request's text; ServiceError 42201 if it or a reference is not valid.
 
-        Without `printed`, the canonical text is left empty.
+        Without `printed`, the text is only checked: the canonical text is left empty.
         """
         pinned = tuple(self._pin(connection, subject, one, strict) for one in references)
         names = self._names(connection, subject.context, pinned)
@@ -97,8 +116,8 @@ class SchemaCache:
         printed: bool,
     ) -> ParsedSchema:
         try:
-            shared = self._fields if strict else None  # lenient texts would add to them unboundedly
-            schema = parse(text, references=names, strict=strict, shared=shared)
+            shared = self._fields if strict else None  # lenient texts would add to them in any case
+            schema = parse(text, references=names, strict=strict, shared=shared, adds=printed)
             if not printed:
                 return ParsedSchema(schema, Definition("", pinned))
             canonical = _print(schema, text, names, normalize=normalize)
@@ -151,8 +170,6 @@ class SchemaCache:
         with self._lock:
             if key not in self._uncommitted:  # nor does a committed schema refer to one of those
                 self._schemas[key] = schema
-            if len(self._fields) > _MAX_SHARED_FIELDS:
-                self._fields.clear()
             if len(self._schemas) > _MAX_CACHED_SCHEMAS:
                 self._schemas.popitem(last=False)
         return schema

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headworks._registry.model.schema_limits import SchemaLimits
+from headworks._registry.operations import parsed_schemas
 from headworks._registry.operations.parsed_schemas import ParsedSchema, SchemaCache
 from headworks._registry.operations.registrar import ProposedSchema, Registrar
 from headworks._registry.store import RegistryStore, schemas
@@ -140,7 +141,57 @@ def test_a_proposal_takes_the_fields_of_the_newest_version(tmp_path: Path) -> No
     registrar.try_to_add("s", proposal)
     registrar.check("s", proposal, None)
     (parsed,) = loader.parsed  # the check repeats what the dry run has parsed
-    assert [one.shared for one in parsed.fields] == [True, False]
+    with database.read() as connection:
+        (stored,) = schemas.versions_of(connection, Subject.parse("s"))
+        newest = cast(Record, loader.load(connection, stored.schema))
+    assert parsed.fields[0] is newest.fields[0]
+    assert parsed.fields[0].shared
+    database.close()
+
+
+def test_a_text_that_is_to_be_registered_adds_its_fields_and_a_checked_one_does_not(
+    tmp_path: Path,
+) -> None:
+    database = RegistryStore(f"sqlite:///{tmp_path / 'r.db'}")
+    loader = _Noting()
+    registrar = Registrar(database, loader, SchemaLimits())
+    registrar.register("one", ProposedSchema(text_of(record("a:int=0"))), who="t")
+    registrar.check("none", ProposedSchema(text_of(record("a:int=0", "b:int=0"))), None)
+    both = ProposedSchema(text_of(record("a:int=0", "b:int=0", "c:int=0")))
+    registrar.register("two", both, who="t")
+    registrar.register("three", ProposedSchema(text_of(record("z:int=0", "b:int=0"))), who="t")
+    first, checked, second, third = (parsed.fields for parsed in loader.parsed)
+    assert checked[0] is second[0] is first[0]
+    assert [one.shared for one in checked] == [True, False]
+    assert second[1] is third[1]
+    assert second[1] is not checked[1]
+    database.close()
+
+
+def test_shared_fields_are_bounded_in_number_and_in_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = RegistryStore(f"sqlite:///{tmp_path / 'r.db'}")
+    loader = _Noting()
+    registrar = Registrar(database, loader, SchemaLimits())
+
+    def register(*names: str) -> list[bool]:
+        """Register a schema with these fields twice, and return which the second one shared."""
+        texts = [
+            text_of(record(*(f"{one}:int=0" for one in names), last)) for last in ("x:int", "y:int")
+        ]
+        for text in texts:
+            registrar.register(f"s{len(loader.parsed)}", ProposedSchema(text), who="t")
+        first, second = (parsed.fields for parsed in loader.parsed[-2:])
+        return [one is other for one, other in zip(first, second, strict=True)]
+
+    assert register("a", "b", "c") == [True, True, True, False]
+    monkeypatch.setattr(parsed_schemas, "_MAX_SHARED_FIELDS", 3)
+    assert register("d", "e", "f", "g") == [False, False, False, False, False]
+    monkeypatch.undo()
+    assert register("h", "i") == [True, True, False]
+    monkeypatch.setattr(parsed_schemas, "_MAX_SHARED_BYTES", 20)
+    assert register("j" * 30, "k" * 30, "l") == [False, False, False, False]
     database.close()
 
 
