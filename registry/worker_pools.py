@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
@@ -62,11 +62,18 @@ class WorkerPool:
     """Some threads and their queue; it is used on one event loop.
 
     A pool that has `together` has one thread, which runs what waits inside of that. If it raises,
-    all of the work has failed.
+    all of the work has failed. Work that begins before that runs inside of `before`.
     """
 
-    def __init__(self, name: str, threads: int, together: Together | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        threads: int,
+        together: Together | None = None,
+        before: Together = nullcontext,
+    ) -> None:
         self._together = together
+        self._before = before
         self.name = name
         self.refused = 0  # requests that found the queue full
         self._most = threads + MAX_WAITING
@@ -146,16 +153,17 @@ class WorkerPool:
         ready: list[_Job] = []
         ended: list[tuple[_Job, _Result]] = []
         jobs, until = [first], time.monotonic() + _MAX_SECONDS_TOGETHER
-        while jobs:
-            job = jobs.pop()
-            if not job.before:
-                ready.append(job)
-            elif isinstance(result := self._result(job), HandedOver) and result.pool is self:
-                ready.append(_Job(result.work, job.loop, job.response))
-            else:
-                ended.append((job, result))
-            if len(ready) < _MAX_TOGETHER and time.monotonic() < until:
-                jobs = self._waiting_job()
+        with self._before():
+            while jobs:
+                job = jobs.pop()
+                if not job.before:
+                    ready.append(job)
+                elif isinstance(result := self._result(job), HandedOver) and result.pool is self:
+                    ready.append(_Job(result.work, job.loop, job.response))
+                else:
+                    ended.append((job, result))
+                if len(ready) < _MAX_TOGETHER and time.monotonic() < until:
+                    jobs = self._waiting_job()
         self._end(ended)
         return ready
 
@@ -247,14 +255,17 @@ def _settle(ended: list[tuple[asyncio.Future[Response], Response | BaseException
             response.set_result(result)
 
 
-def worker_pools(useful_readers: int, together: Together) -> Mapping[str, WorkerPool]:
+def worker_pools(
+    useful_readers: int, together: Together, looking: Together
+) -> Mapping[str, WorkerPool]:
     """Return the pools by kind of work.
 
-    The store gains by so many readers at a time, and its writers are flushed `together`.
+    The store gains by so many readers at a time. Its writers are flushed `together`, and what is
+    short looks at the store inside of `looking`.
     """
     pools = (
         WorkerPool(LOOKUPS, useful_readers),
         WorkerPool(CHECKS, useful_readers),
-        WorkerPool(CHANGES, 1, together),
+        WorkerPool(CHANGES, 1, together, looking),
     )
     return MappingProxyType({pool.name: pool for pool in pools})

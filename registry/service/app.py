@@ -84,7 +84,7 @@ def create_app(
     Without an `authenticator` everyone may do everything.
     """
     allowed = limits or ServiceLimits()
-    pools = worker_pools(database.useful_readers, database.together)
+    pools = worker_pools(database.useful_readers, database.together, database.looking)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

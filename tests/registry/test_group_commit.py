@@ -270,3 +270,29 @@ def test_a_schema_of_a_member_that_failed_is_forgotten(
         assert registrar.register("b", other, who="me")["id"] == 2
     assert not registrar.check("b", first, None).is_compatible
     assert registrar.check("b", other, None).is_compatible
+
+
+def test_looks_share_a_connection_until_one_fails(store: RegistryStore) -> None:
+    with store.look() as one, store.look() as other:
+        assert one is not other
+    with store.looking():
+        with store.look() as first:
+            before = store.revision_in(first)
+        assert not first.closed
+        registering(store, "s", text_of(record("a:long")))()
+        with store.look() as second:
+            assert second is first
+            assert store.revision_in(second) == before + 1, "it sees what is committed meanwhile"
+        with pytest.raises(RefusedError), store.look() as third:
+            raise RefusedError("perhaps the database is away")
+        assert third.closed
+        with store.look() as fourth:
+            assert store.revision_in(fourth) == before + 1
+    assert fourth.closed
+    with ThreadPoolExecutor(1) as pool, store.looking(), store.look() as mine:
+
+        def looks_elsewhere() -> bool:
+            with store.look() as its_own:
+                return its_own is not mine
+
+        assert pool.submit(looks_elsewhere).result()

@@ -200,8 +200,10 @@ class _Transactions:
 
     def __init__(self) -> None:
         self.seen: list[str] = []
+        self.looked: list[str] = []  # what ran inside of `looking`
         self.fails = ""  # when a transaction fails
-        self.pool = WorkerPool(CHANGES, 1, self.together)
+        self.pool = WorkerPool(CHANGES, 1, self.together, self.looking)
+        self._looks = False
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -212,9 +214,17 @@ class _Transactions:
             if at == "begin":
                 yield
 
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        self._looks = True
+        yield
+        self._looks = False
+
     def step(self, name: str, then: Callable[[], Response | HandedOver] = Response) -> Any:
         def work() -> Response | HandedOver:
             self.seen.append(name)
+            if self._looks:
+                self.looked.append(name)
             return then()
 
         return work
@@ -258,6 +268,7 @@ def test_work_begins_before_the_transaction_that_its_rest_shares() -> None:
     )
     assert [one.status_code for one in results] == [200] * 4
     assert log.seen == ["first 0", "ends", "first 1", "begin", "rest 0", "inside", "rest 1", "end"]
+    assert log.looked == ["first 0", "ends", "first 1"]
 
 
 def test_work_that_ends_before_the_transaction_does_not_fail_with_it() -> None:

@@ -75,7 +75,7 @@ class Database:
         self._writer = Lock()  # held by the one writer of this process
         self._counting = Lock()  # guards the next line
         self._queued = 0  # writers that wait for the lock
-        self._thread = local()  # whether the thread's writers share a transaction
+        self._thread = local()  # of each thread: its looks or its writers share something
         self._group: WriteGroup | None = None  # the open transaction of the writers
         self._salvage = salvage
         self._commits: CommitCounter | None = None
@@ -124,9 +124,36 @@ class Database:
 
     @contextmanager
     def look(self) -> Iterator[Connection]:
-        """Open a connection whose statements may each see a newer snapshot of the store."""
-        with self._asking.connect() as connection:
-            yield connection
+        """Open a connection whose statements may each see a newer snapshot of the store.
+
+        Inside of `looking` it stays open for the next look.
+        """
+        if not getattr(self._thread, "looking", False):
+            with self._asking.connect() as connection:
+                yield connection
+            return
+        if self._thread.connection is None:
+            self._thread.connection = self._asking.connect()
+        try:
+            yield self._thread.connection
+        except BaseException:  # perhaps of the connection: the next look gets another one
+            self._end_looks()
+            raise
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Let all looks of this thread inside the block share a connection."""
+        self._thread.looking, self._thread.connection = True, None
+        try:
+            yield
+        finally:
+            self._thread.looking = False
+            self._end_looks()
+
+    def _end_looks(self) -> None:
+        connection, self._thread.connection = self._thread.connection, None
+        if connection is not None:
+            connection.close()
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
