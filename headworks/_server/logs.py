@@ -24,9 +24,6 @@ def configure(style: str = "text", level: str = "info", *, stream: TextIO | None
             raise UsageError(f"{what} {value!r} is not known", fix=f"use {', '.join(known)}")
     handler = _ToStderr() if stream is None else logging.StreamHandler(stream)
     handler.setFormatter(_json_formatter() if style == "json" else logging.Formatter(_TEXT))
-    # No format shows where a line was written, by which thread or process: do not find out.
-    logging._srcfile = None
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -26,6 +26,7 @@ from headworks._registry.service.guard import PRINCIPAL
 _LOG = logging.getLogger("registry.access")
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
 _MAX_PATH_CHARACTERS = 300
+_LINE = "%(method)s %(path)s %(status)d for %(principal)s@%(peer)s in %(ms).2f ms [%(request_id)s]"
 # The status of a request whose client disconnected before the response (as in nginx).
 _CLIENT_CLOSED_REQUEST = 499
 
@@ -87,13 +88,9 @@ class AccessLog:
             "status": status,
             "ms": round(seconds * 1000, 2),
         }
-        _LOG.log(
-            level,
-            "%(method)s %(path)s %(status)d for %(principal)s@%(peer)s"
-            " in %(ms).2f ms [%(request_id)s]",
-            fields,
-            extra=fields,
-        )
+        # `_LOG.log` would look through the stack for its caller, which is always this line.
+        where = _LOG.name, level, __file__, 0
+        _LOG.handle(_LOG.makeRecord(*where, _LINE, (fields,), None, extra=fields))
 
 
 def _level(method: str, route: str, status: int) -> int:
