@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 from headworks._registry.model.schema_limits import SchemaLimits
@@ -296,3 +297,21 @@ def test_looks_share_a_connection_until_one_fails(store: RegistryStore) -> None:
                 return its_own is not mine
 
         assert pool.submit(looks_elsewhere).result()
+
+
+def test_a_shared_connection_that_cannot_be_closed_fails_nobody(
+    store: RegistryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def close(_: Connection) -> None:
+        raise OperationalError("ROLLBACK", {}, Exception("the database is away"))
+
+    with store.looking():
+        with store.look() as connection:
+            assert store.revision_in(connection) == 0
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, "close", close)
+            with pytest.raises(RefusedError, match="its own"), store.look():
+                raise RefusedError("its own")
+    connection.close()
+    with store.looking(), store.look() as other:
+        assert store.revision_in(other) == 0

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock, local
 
 from sqlalchemy import Connection, select, update
@@ -153,7 +153,8 @@ class Database:
     def _end_looks(self) -> None:
         connection, self._thread.connection = self._thread.connection, None
         if connection is not None:
-            connection.close()
+            with suppress(SQLAlchemyError):  # the pool drops it, and no look has failed
+                connection.close()
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
