@@ -137,7 +137,10 @@ class Follower:
             self.count += sum(message.error() is None for message in found)
             for program in self._programs:
                 program.check()
-            assert time.monotonic() < end, f"{self.count} of {count} messages are committed"
+            assert time.monotonic() < end, (
+                f"{self.count} of {count} messages are committed; the programs say: "
+                + "\n".join(program.words()[-2000:] for program in self._programs)
+            )
 
 
 def create(address: str, *names: str, partitions: int = 2) -> None:

@@ -59,7 +59,9 @@ public final class ExactlyOnceCopy {
             .setDeliveryGuarantee(DeliveryGuarantee.EXACTLY_ONCE)
             .setTransactionalIdPrefix("flink-" + arguments[2])
             .setTransactionNamingStrategy(TransactionNamingStrategy.valueOf(arguments[4]))
-            .setProperty("transaction.timeout.ms", "60000")
+            // The brokers' maximum. Flink goes on without a transaction that timed out before its
+            // commit, and a busy machine can need minutes for a restart.
+            .setProperty("transaction.timeout.ms", "900000")
             .setRecordSerializer(KafkaRecordSerializationSchema.<String>builder()
                 .setTopic(arguments[2])
                 .setValueSerializationSchema(new SimpleStringSchema())
