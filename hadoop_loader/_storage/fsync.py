@@ -1,7 +1,10 @@
 """Files and names that survive a power cut. Needs no third-party package.
 
-Rule: starting a sync and waiting for it are separate steps, because a disk syncs many files in
-hardly more time than one.
+Rules:
+
+- Starting a sync and waiting for it are separate steps, because a disk syncs many files in hardly
+  more time than one.
+- To hand a file to a thread costs a third of syncing it. Once there are many, threads take several.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ from hadoop_loader._storage.remote_path import RemotePath
 from headworks import _atomic_file, _system_calls
 
 _MAX_THREADS = 8
-_MAX_PENDING = 256
+_SINGLE = 4 * _MAX_THREADS  # files that threads take one by one, before they take several
+_SEVERAL = 16
+_MAX_PENDING = 64  # pieces of work
 
 
 class FsyncPool:
@@ -25,22 +30,32 @@ class FsyncPool:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_MAX_THREADS, "fsync")
         self._pending: deque[Future[None]] = deque()  # oldest first, at most _MAX_PENDING
+        self._next: list[Path] = []  # not handed to a thread yet
+        self._started = 0  # pieces of work so far
 
     def add(self, path: Path | RemotePath) -> None:
-        """Start to sync a file or folder; block while too many are pending."""
+        """Sync a file or folder, now or with the next ones; block while too many are pending."""
         if not isinstance(path, Path):
             return
-        self._pending.append(self._pool.submit(_fsync, path))
-        if len(self._pending) > _MAX_PENDING:
-            self._pending.popleft().result()
+        self._next.append(path)
+        if self._started < _SINGLE or len(self._next) == _SEVERAL:
+            self._start()
 
     def wait(self) -> None:
         """Return when everything is durable, and end the threads; raise the first error."""
         try:
+            self._start()
             while self._pending:
                 self._pending.popleft().result()
         finally:
             self._pool.shutdown(cancel_futures=True)
+
+    def _start(self) -> None:
+        self._pending.append(self._pool.submit(_fsync_all, self._next))
+        self._next = []
+        self._started += 1
+        if len(self._pending) > _MAX_PENDING:
+            self._pending.popleft().result()
 
 
 def sync_folder(folder: Path | RemotePath) -> None:
@@ -57,9 +72,10 @@ def sync_folders(folders: Iterable[Path | RemotePath]) -> None:
     pool.wait()
 
 
-def _fsync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        _system_calls.sync(handle)
-    finally:
-        os.close(handle)
+def _fsync_all(paths: Iterable[Path]) -> None:
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            _system_calls.sync(handle)
+        finally:
+            os.close(handle)

@@ -16,7 +16,12 @@ import pyarrow.parquet as pq
 from hadoop_loader._storage.failpoints import failpoint
 from hadoop_loader._storage.filesystem import AnyPath, open_for_write
 from hadoop_loader._storage.fsync import FsyncPool
-from hadoop_loader._storage.parquet_encodings import ColumnEncodings, column_encodings, very_few
+from hadoop_loader._storage.parquet_encodings import (
+    ColumnEncodings,
+    column_encodings,
+    page_settings,
+    very_few,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,7 @@ class Stager:
 
     def __init__(self, folder: AnyPath, load: int) -> None:
         self._folder = folder
-        self._load = load  # the number of the commit
+        self._prefix = f"load-{load:08d}-{folder.name[:12]}-"  # `load`: the number of the commit
         self._files: list[StagedFile] = []
         self._names = 0  # names given so far
         self._fsyncs = FsyncPool()
@@ -46,10 +51,7 @@ class Stager:
     def path(self) -> AnyPath:
         """Return a path in the folder whose name no other commit or attempt uses."""
         self._names += 1
-        return (
-            self._folder
-            / f"load-{self._load:08d}-{self._folder.name[:12]}-{self._names - 1:05d}.parquet"
-        )
+        return self._folder / f"{self._prefix}{self._names - 1:05d}.parquet"
 
     def add(self, file: StagedFile) -> None:
         """Add a file that was written at a path of `path`."""
@@ -93,6 +95,7 @@ def write_parquet(rows: pa.Table, file: Any, encodings: ColumnEncodings) -> None
         use_dictionary=use,
         store_schema=False,
         write_page_checksum=True,
+        **({} if few else page_settings(rows)),
     )
     if few:
         file.write(out.getvalue())

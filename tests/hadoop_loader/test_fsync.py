@@ -104,9 +104,21 @@ def test_files_are_durable_before_the_commit_and_names_before_it_is_applied(
     assert moved == ["datepartition=1970-01-01"]  # what is above it was durable before
 
 
+def test_many_files_are_all_synced(tmp_path: Path, synced: list[str]) -> None:
+    syncing = FsyncPool()
+    files = [tmp_path / f"{number}.parquet" for number in range(500)]
+    for file in files:
+        file.touch()
+        syncing.add(file)
+    syncing.wait()
+    assert sorted(synced) == sorted(f"file {file.name}" for file in files)
+
+
 def test_an_error_of_the_disk_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileNotFoundError):
         sync_folders([tmp_path, tmp_path / "gone"])
+    with pytest.raises(FileNotFoundError):
+        sync_folders([*[tmp_path] * 40, tmp_path / "gone", *[tmp_path] * 3])
 
     def full(handle: Any) -> None:
         raise OSError(28, "No space left on device")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hadoop_loader._storage.parquet_encodings import column_encodings
+from hadoop_loader._storage.parquet_encodings import column_encodings, page_settings
 from hadoop_loader._storage.staging import write_parquet
 
 pytestmark = pytest.mark.unit
@@ -79,6 +79,21 @@ def test_a_dictionary_that_may_become_large_is_compressed() -> None:
     back, columns = written(table)
     assert back.equals(table)
     assert columns == {"text": ("SNAPPY", True), "kind": ("UNCOMPRESSED", True)}
+
+
+def test_pages_end_at_a_size_and_not_at_a_number_of_rows() -> None:
+    table = pa.table({"count": [n % 1000 for n in range(100_000)]})
+    small, large = io.BytesIO(), io.BytesIO()
+    write_parquet(table, large, column_encodings(table))
+    pq.write_table(table, small, compression="zstd", max_rows_per_page=20_000)
+    assert 2 * large.tell() < small.tell()
+
+
+@pytest.mark.parametrize("size", [1, 100, 100_000])
+def test_long_values_do_not_make_a_page_of_many_megabytes(size: int) -> None:
+    table = pa.table({"text": ["x" * size] * 200})
+    rows = page_settings(table)["write_batch_size"]
+    assert rows * size <= 1 << 22 or rows == 1 << 10
 
 
 def test_a_table_without_rows() -> None:
