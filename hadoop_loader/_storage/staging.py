@@ -85,6 +85,7 @@ class Stager:
 def write_parquet(rows: pa.Table, file: Any, encodings: ColumnEncodings) -> None:
     """Write rows as Parquet, with page checksums."""
     use: Any = list(encodings.dictionaries)
+    statistics: Any = list(encodings.statistics)
     few = very_few(rows.num_rows)
     # Arrow calls Python for each of the many parts that it writes to an object of Python.
     out: Any = pa.BufferOutputStream() if few else file
@@ -93,6 +94,7 @@ def write_parquet(rows: pa.Table, file: Any, encodings: ColumnEncodings) -> None
         out,
         compression=encodings.compression(rows.num_rows),
         use_dictionary=use,
+        write_statistics=statistics,
         store_schema=False,
         write_page_checksum=True,
         **({} if few else page_settings(rows)),

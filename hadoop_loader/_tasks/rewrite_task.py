@@ -272,7 +272,9 @@ def _write(batches: Iterable[pa.RecordBatch], job: RewriteTask, path: AnyPath) -
     )
     groups = _row_groups(changed, schema)
     first = next(groups, schema.empty_table())
-    dictionaries: Any = column_encodings(first).dictionaries
+    encodings = column_encodings(first)
+    dictionaries: Any = encodings.dictionaries
+    statistics: Any = list(encodings.statistics)
     rows = 0
     with (
         open_for_write(path) as out,
@@ -281,6 +283,7 @@ def _write(batches: Iterable[pa.RecordBatch], job: RewriteTask, path: AnyPath) -
             schema,
             compression="zstd",
             use_dictionary=dictionaries,
+            write_statistics=statistics,
             store_schema=False,
             write_page_checksum=True,
             **page_settings(first),

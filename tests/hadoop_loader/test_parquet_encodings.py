@@ -81,6 +81,20 @@ def test_a_dictionary_that_may_become_large_is_compressed() -> None:
     assert columns == {"text": ("SNAPPY", True), "kind": ("UNCOMPRESSED", True)}
 
 
+def test_only_values_of_which_a_row_has_several_get_no_statistics() -> None:
+    out = io.BytesIO()
+    table = rows(300)
+    write_parquet(table, out, column_encodings(table))
+    group = pq.ParquetFile(io.BytesIO(out.getvalue())).metadata.row_group(0)
+    columns = map(group.column, range(group.num_columns))
+    assert {c.path_in_schema for c in columns if not c.is_stats_set} == {
+        "person.tags.list.element",
+        "by.key_value.key",
+        "by.key_value.value",
+        "none.list.element",
+    }
+
+
 def test_pages_end_at_a_size_and_not_at_a_number_of_rows() -> None:
     table = pa.table({"count": [n % 1000 for n in range(100_000)]})
     small, large = io.BytesIO(), io.BytesIO()
