@@ -11,8 +11,9 @@
  * - An event is made whole or declined, and Python then decodes it. An object gets its attributes in
  *   the slots of exactly the class that was resolved. A class that was changed is recognized by its
  *   version tag, and its events are declined.
- * - Nothing is read past the end of a datum. Every length and every count is compared with the bytes
- *   that are left before anything is allocated for it, and nesting ends at MAX_DEPTH.
+ * - A datum is read to its end. Every length and every count is compared with the bytes that are left
+ *   before anything is allocated for it, and nesting ends at MAX_DEPTH. Short texts are moved whole,
+ *   with bytes of the next datum that do not count; never with bytes past the end of all data.
  * - A bad datum costs itself: the columns are cut back to the rows before it.
  * - Columns are filled without the interpreter's lock, and no Python object is touched there. A
  *   program that fills columns in one thread refuses a second thread.
@@ -36,6 +37,7 @@ enum {
     MAX_CHECK_DEPTH = 251,  /* the datum itself, and 250 records, arrays, and maps inside each other */
     UUID_SIZE = 16, UUID_TEXT_SIZE = 36, DECIMAL_SIZE = 16, MIN_RECORD_BYTES = 7,
     CACHE_LINE = 64, PREFETCHED_BYTES = 512, AHEAD = 4,  /* datums */
+    SHORT = 32,             /* bytes of text that are moved at once */
     NO_VALUE = -1, NO_FRAME = -2, FRAME_SIZE = 5  /* the magic byte 0, and a schema id */
 };
 
@@ -81,8 +83,13 @@ struct column {                  /* the values of one column node since the last
     int has_nulls;
 };
 
+struct input;
+struct node;
+typedef enum outcome filler(struct input *, const struct node *);
+
 struct node {
     enum kind kind;
+    filler *fill;                /* of columns: what reads a value, and puts it where it goes */
     struct column *column;       /* where the value goes; NULL: nowhere */
     int64_t size;                /* bits of a number; bytes of a fixed, -1: written; least of an item;
                                   * of a record: whether its attributes are set as object.__setattr__ does */
@@ -113,6 +120,7 @@ struct input {                   /* the rest of one datum */
     int depth;
     uint64_t seed;
     const struct node *failed;   /* the FAIL node that the datum reached, if it did */
+    const unsigned char *limit;  /* of columns: the end of all data */
 };
 
 /* ---- reading ---- */
@@ -574,6 +582,12 @@ static enum outcome fill_integer(struct input *in, const struct node *node)
     }
 }
 
+static enum outcome fill_long(struct input *in, const struct node *node)
+{
+    int64_t number;
+    return read_long(in, &number) == READ ? add_word64(node->column, (uint64_t)number) : BAD;
+}
+
 static enum outcome fill_real(struct input *in, const struct node *node)
 {
     uint64_t bits;
@@ -597,15 +611,39 @@ static enum outcome fill_boolean(struct input *in, const struct node *node)
     return node->column == NULL ? READ : add_cell(node->column, &bit);
 }
 
+/* Add a short text with two wide moves: most texts are short, and each has another size. SHORT bytes can
+ * be read and written. */
+static inline enum outcome add_short_text(struct column *column, const unsigned char *text, size_t size)
+{
+    static const unsigned char not_ascii[2 * SHORT] = {
+        0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
+        0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80
+    };
+    uint64_t words[SHORT / 8], masks[SHORT / 8], found = 0;
+    memcpy(words, text, SHORT);
+    memcpy(masks, not_ascii + SHORT - size, SHORT);  /* of the first `size` bytes */
+    for (int i = 0; i < SHORT / 8; i++)
+        found |= words[i] & masks[i];
+    if (found && !is_other_utf8(text, size))
+        return BAD;
+    memcpy(column->text + column->text_size, words, SHORT);
+    column->text_size += size;
+    return add_word32(column, (uint32_t)column->text_size);
+}
+
 static enum outcome fill_text(struct input *in, const struct node *node)
 {
     const unsigned char *start;
     size_t size;
+    struct column *const column = node->column;
     if (read_span(in, node->size, &start, &size) != READ)
         return BAD;
+    if (node->kind == TEXT && column != NULL && size <= SHORT && in->limit - start >= SHORT
+        && column->text_room - column->text_size >= SHORT)
+        return add_short_text(column, start, size);
     if (node->kind == TEXT && !is_utf8(start, size))
         return BAD;
-    return node->column == NULL ? READ : add_text(node->column, start, size);
+    return column == NULL ? READ : add_text(column, start, size);
 }
 
 static enum outcome fill_uuid(struct input *in, const struct node *node)
@@ -789,7 +827,12 @@ static enum outcome check_keys(const struct input *in, const struct column *keys
 
 /* ---- what holds values ---- */
 
-static enum outcome fill_value(struct input *in, const struct node *node);
+/* Read the value of a node. A function of its own for each kind has little to save and restore, and its
+ * call is foreseen at the place where the node is. */
+static inline enum outcome fill_value(struct input *in, const struct node *node)
+{
+    return node->fill(in, node);
+}
 
 static enum outcome fill_key(struct input *in, struct column *keys)
 {
@@ -838,69 +881,74 @@ static enum outcome fill_steps(struct input *in, const struct node *node)
     return outcome;
 }
 
-static enum outcome fill_nested(struct input *in, const struct node *node)
+static enum outcome fill_nested_steps(struct input *in, const struct node *node)
 {
     if (in->depth == MAX_DEPTH)
         return BAD;
     in->depth++;
-    const enum outcome outcome = node->kind == STEPS ? fill_steps(in, node) : fill_list(in, node);
+    const enum outcome outcome = fill_steps(in, node);
     in->depth--;
     return outcome;
 }
 
-static enum outcome fill_value(struct input *in, const struct node *node)
+static enum outcome fill_nested_list(struct input *in, const struct node *node)
+{
+    if (in->depth == MAX_DEPTH)
+        return BAD;
+    in->depth++;
+    const enum outcome outcome = fill_list(in, node);
+    in->depth--;
+    return outcome;
+}
+
+static enum outcome fill_union(struct input *in, const struct node *node)
 {
     int64_t branch;
-    switch (node->kind) {
-    case STEPS:
-    case LIST:
-    case MAP:
-    case KEYS:
-        return fill_nested(in, node);
-    case UNION:
-        if (read_long(in, &branch) != READ || branch < 0 || branch >= node->count)
-            return BAD;
-        return fill_value(in, node->below[branch]);
-    case NULL_VALUE:
-        return add_null(node->column);
-    case CONSTANT:
-        return node->column->layout == VARIABLE
-            ? add_text(node->column, node->data, (size_t)node->length)
-            : add_cell(node->column, node->data);
-    case CONSTANT_LIST:
-        return add_items(node->column);
-    case INTEGER:
-    case AS_DOUBLE:
-    case AS_FLOAT:
-    case FROM_MILLIS:
-    case FROM_NANOS:
-        return fill_integer(in, node);
-    case FLOAT:
-    case DOUBLE:
-    case UNSIGNED:
-        return fill_real(in, node);
-    case BOOLEAN:
-        return fill_boolean(in, node);
-    case BYTES:
-    case TEXT:
-        return fill_text(in, node);
-    case UUID_FIXED:
-        return fill_uuid(in, node);
-    case DECIMAL:
-        return fill_decimal(in, node);
-    case WIDE_DECIMAL:
-        return fill_wide_decimal(in, node);
-    default:
-        return skip_value(in, node);
-    }
+    if (read_long(in, &branch) != READ || branch < 0 || branch >= node->count)
+        return BAD;
+    return fill_value(in, node->below[branch]);
+}
+
+static enum outcome fill_null(struct input *Py_UNUSED(in), const struct node *node)
+{
+    return add_null(node->column);
+}
+
+static enum outcome fill_constant(struct input *Py_UNUSED(in), const struct node *node)
+{
+    return node->column->layout == VARIABLE
+        ? add_text(node->column, node->data, (size_t)node->length)
+        : add_cell(node->column, node->data);
+}
+
+static enum outcome fill_constant_list(struct input *Py_UNUSED(in), const struct node *node)
+{
+    return add_items(node->column);
+}
+
+static filler *filler_of(const struct node *node)
+{
+    static filler *const fillers[KINDS] = {
+        [STEPS] = fill_nested_steps, [UNION] = fill_union, [NULL_VALUE] = fill_null,
+        [CONSTANT] = fill_constant, [CONSTANT_LIST] = fill_constant_list, [INTEGER] = fill_integer,
+        [AS_DOUBLE] = fill_integer, [AS_FLOAT] = fill_integer, [FROM_MILLIS] = fill_integer,
+        [FROM_NANOS] = fill_integer, [FLOAT] = fill_real, [DOUBLE] = fill_real, [UNSIGNED] = fill_real,
+        [BOOLEAN] = fill_boolean, [BYTES] = fill_text, [TEXT] = fill_text, [UUID_FIXED] = fill_uuid,
+        [DECIMAL] = fill_decimal, [WIDE_DECIMAL] = fill_wide_decimal, [LIST] = fill_nested_list,
+        [MAP] = fill_nested_list, [KEYS] = fill_nested_list
+    };
+    if (node->kind == INTEGER && node->size != 32 && node->column != NULL && node->column->layout == WORD64)
+        return fill_long;
+    return fillers[node->kind] == NULL ? skip_value : fillers[node->kind];
 }
 
 /* ---- a batch of datums ---- */
 
 static enum outcome fill_row(
-    ColumnProgram *self, const unsigned char *at, const unsigned char *end, int32_t *failed)
+    ColumnProgram *self, const Py_buffer *data, int64_t start, int64_t end, int32_t *failed)
 {
-    struct input in = {at, end, 0, 0, self->seed, NULL};
+    const unsigned char *const bytes = data->buf;
+    struct input in = {bytes + start, bytes + end, 0, 0, self->seed, NULL, bytes + data->len};
     const enum outcome outcome = fill_value(&in, &self->nodes[0]);
     *failed = in.failed == NULL ? -1 : (int32_t)(in.failed - self->nodes);
     return outcome == READ && in.at != in.end ? BAD : outcome;
@@ -923,7 +971,6 @@ static enum outcome fill_rows(
     ColumnProgram *self, const Py_buffer *data, const int64_t *starts, const int64_t *ends,
     Py_ssize_t count, char *bad, int32_t *failed)
 {
-    const unsigned char *bytes = data->buf;
     size_t rows = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         if (i + AHEAD < count)
@@ -931,7 +978,7 @@ static enum outcome fill_rows(
         const int whole = starts[i] >= 0 && starts[i] <= ends[i] && ends[i] <= data->len;
         failed[i] = -1;
         const enum outcome outcome
-            = whole ? fill_row(self, bytes + starts[i], bytes + ends[i], &failed[i]) : BAD;
+            = whole ? fill_row(self, data, starts[i], ends[i], &failed[i]) : BAD;
         if (outcome < READ)
             return outcome;
         bad[i] = (char)outcome;
@@ -952,9 +999,16 @@ static PyObject *packed_bits(const char *from, size_t count)
     if (made == NULL)
         return NULL;
     unsigned char *to = (unsigned char *)PyBytes_AS_STRING(made);
-    memset(to, 0, (count + 7) / 8);
+    for (; count >= 8; count -= 8, from += 8) {
+        int bits = 0;
+        for (int i = 0; i < 8; i++)
+            bits |= (from[i] & 1) << i;
+        *to++ = (unsigned char)bits;
+    }
+    if (count)
+        *to = 0;
     for (size_t i = 0; i < count; i++)
-        to[i / 8] |= (unsigned char)((from[i] & 1) << (i % 8));
+        *to |= (unsigned char)((from[i] & 1) << i);
     return made;
 }
 
@@ -1175,7 +1229,10 @@ static enum outcome check_rows(ColumnProgram *self, const struct spans *given, i
             bad[i] = 1;
             continue;
         }
-        struct input in = {bytes + start, bytes + end, 0, MAX_DEPTH - MAX_CHECK_DEPTH, self->seed, NULL};
+        struct input in = {
+            bytes + start, bytes + end, 0, MAX_DEPTH - MAX_CHECK_DEPTH, self->seed, NULL,
+            bytes + given->data.len
+        };
         const enum outcome outcome = fill_value(&in, &self->nodes[0]);
         if (outcome < READ)
             return outcome;
@@ -1410,6 +1467,7 @@ static int read_node(ColumnProgram *self, struct node *node, PyObject *described
     if (column >= self->width)
         return reject_description("there is no such column");
     node->column = column < 0 ? NULL : &self->columns[column];
+    node->fill = filler_of(node);
     return takes(node) ? 0 : reject_description("a node of this kind does not write to this column");
 }
 
@@ -1478,7 +1536,9 @@ static enum outcome fill_numbers(
     int64_t number = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         if (starts[i] >= 0 && starts[i] <= ends[i] && ends[i] <= data->len) {
-            struct input in = {bytes + starts[i], bytes + ends[i], 0, 0, self->seed, NULL};
+            struct input in = {
+                bytes + starts[i], bytes + ends[i], 0, 0, self->seed, NULL, bytes + data->len
+            };
             const enum outcome outcome = fill_value(&in, &self->nodes[0]);
             if (outcome < READ)
                 return outcome;
@@ -1792,7 +1852,7 @@ static PyObject *EventProgram_decode(EventProgram *self, PyObject *const *given,
     const Py_ssize_t start = PyLong_CheckExact(given[1]) ? PyLong_AsSsize_t(given[1]) : -1;
     if (PyBytes_CheckExact(given[0]) && start >= 0 && start <= PyBytes_GET_SIZE(given[0])) {
         const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(given[0]);
-        struct input in = {bytes + start, bytes + PyBytes_GET_SIZE(given[0]), 0, 0, 0, NULL};
+        struct input in = {bytes + start, bytes + PyBytes_GET_SIZE(given[0]), 0, 0, 0, NULL, NULL};
         event = make_value(&in, &self->nodes[0]);
         if (event != NULL && in.at != in.end)
             Py_CLEAR(event);
@@ -1983,7 +2043,7 @@ static enum outcome find_record(
     int64_t size, time, delta;
     if (read_long(in, &size) != READ || size < 1 || (uint64_t)size > left(in))
         return BAD;
-    struct input record = {in->at + 1, in->at + size, 0, 0, 0, NULL};  /* after the attributes */
+    struct input record = {in->at + 1, in->at + size, 0, 0, 0, NULL, NULL};  /* after the attributes */
     in->at += size;
     if (read_long(&record, &time) != READ || read_long(&record, &delta) != READ
         || find_ends(&record, data, found->key_starts++, found->key_ends++) != READ
@@ -2024,7 +2084,7 @@ static Py_ssize_t records_in(PyObject *batches, Py_ssize_t size)
 static Py_ssize_t find_all(const Py_buffer *data, PyObject *batches, struct records *found)
 {
     struct batch batch;
-    struct input in = {data->buf, data->buf, 0, 0, 0, NULL};
+    struct input in = {data->buf, data->buf, 0, 0, 0, NULL, NULL};
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(batches); i++) {
         read_batch(PyTuple_GET_ITEM(batches, i), &batch);  /* records_in has read it before */
         in.at = in.end;
@@ -2099,12 +2159,12 @@ static enum outcome skip_headers(struct input *in, const unsigned char *data)
 /* Find the key and the value of every record; records are numbered from 0. */
 static enum outcome find_frames_of(const Py_buffer *data, Py_ssize_t count, int64_t **to)
 {
-    struct input in = {data->buf, (const unsigned char *)data->buf + data->len, 0, 0, 0, NULL};
+    struct input in = {data->buf, (const unsigned char *)data->buf + data->len, 0, 0, 0, NULL, NULL};
     int64_t size, time, number;
     for (Py_ssize_t i = 0; i < count; i++) {
         if (read_long(&in, &size) != READ || size < 1 || (uint64_t)size > left(&in))
             return BAD;
-        struct input record = {in.at + 1, in.at + size, 0, 0, 0, NULL};  /* after the attributes */
+        struct input record = {in.at + 1, in.at + size, 0, 0, 0, NULL, NULL};  /* after the attributes */
         in.at += size;
         if (read_long(&record, &time) != READ || read_long(&record, &number) != READ || number != i
             || find_frame(&record, data->buf, to[0] + i, to[1] + 2 * i) != READ

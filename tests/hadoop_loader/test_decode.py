@@ -169,6 +169,21 @@ def test_says_what_is_wrong_with_a_datum(schema: Json, data: bytes, reason: str)
     assert reason in errors[0][1]
 
 
+@pytest.mark.parametrize("letter", [b"a", "é".encode(), "é".encode()[:1], b"a\x80"])
+def test_a_text_ends_where_its_size_says_whatever_follows(letter: bytes) -> None:
+    """Texts of all sizes, between good ones; the byte after each is no UTF-8."""
+    tail = {"type": "fixed", "name": "Tail", "size": 1}
+    schema = record({"name": "text", "type": "string"}, {"name": "tail", "type": tail})
+    data = []
+    for size in range(70):
+        around = b"x" * (size // 2)
+        texts = (around * 2, around + letter + around, letter, around + letter)
+        data += [written("bytes", text) + b"\xff" for text in texts]
+    rows, errors = decode(schema, schema, data * 2)
+    good = letter in (b"a", "é".encode())
+    assert (len(rows), len(errors)) == ((560, 0) if good else (140, 420))
+
+
 def test_skips_what_the_reader_does_not_know_also_recursion() -> None:
     tree = {
         "type": "record",

@@ -54,8 +54,12 @@ DATA, STARTS, ENDS = (GuardedBuffer() for _ in range(3))
 
 
 def main(seed: int, pairs: int) -> None:
-    """Decode drawn data, whole, cut at every byte, and damaged."""
+    """Decode drawn data, whole, cut at every byte, and damaged; and texts that end the memory."""
     chance = random.Random(seed)
+    texts = {"type": "map", "values": "string"}  # the first text makes room for the next ones
+    schema = {"type": "record", "name": "Texts", "fields": [{"name": "texts", "type": texts}]}
+    maps = ({f"{n}": "x" * size for n in range(4)} for size in range(40))
+    _decode_alone(schema, schema, [written(schema, {"texts": each}) for each in maps])
     for _ in range(pairs):
         writer, reader = evolution(chance)
         datum = written(writer, value_of(writer, chance))
