@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 
+import pyarrow as pa
+
 from hadoop_loader._fetch import requests
 
 Address = tuple[str, int]
@@ -38,7 +40,7 @@ class BrokerConnection:
         self._socket.close()
 
     def _exactly(self, size: int) -> memoryview:
-        reply = memoryview(bytearray(size))
+        reply = memoryview(pa.allocate_buffer(size)).cast("B")  # unlike a bytearray, not zeroed
         at = 0
         while at < size:
             count = self._socket.recv_into(reply[at:])
