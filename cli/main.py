@@ -24,6 +24,11 @@ _OURS = frozenset({"consumer_sdk", "hadoop_loader", "headworks", "producer_sdk"}
 _COLLECT_AFTER_OBJECTS = 50_000
 _EXTRAS = {"load": "hadoop", "sql": "hadoop", "demo": "server,hadoop,java,demo"}  # else: server
 _HELP = "A schema-governed event pipeline: broker, registry, gate, SDKs, Hadoop loader, audit."
+_WRONG_PATHS = {
+    errno.ENAMETOOLONG: "choose a shorter one",
+    errno.ELOOP: "choose another, or remove one of the symbolic links",
+}
+_LOOP = "Symlink loop from "  # with what pathlib reports one before Python 3.13
 _NOUNS = {
     "schema": "headworks._cli.schema:schema_app",
     "broker": "headworks._cli.broker:broker_app",
@@ -114,10 +119,15 @@ def run() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as error:
-        if error.errno != errno.ENAMETOOLONG or error.filename is None:
+        if error.errno not in _WRONG_PATHS or error.filename is None:
             raise
         what = f"{os.fsdecode(error.filename)}: {error.strerror}"
-        _fail(UsageError(what, fix="choose a shorter one"))
+        _fail(UsageError(what, fix=_WRONG_PATHS[error.errno]))
+    except RuntimeError as error:
+        if not str(error).startswith(_LOOP):
+            raise
+        what = f"{str(error).removeprefix(_LOOP)}: {os.strerror(errno.ELOOP)}"
+        _fail(UsageError(what, fix=_WRONG_PATHS[errno.ELOOP]))
 
 
 def _require_text(arguments: Sequence[str]) -> None:

@@ -84,7 +84,15 @@ def test_an_argument_that_is_not_utf_8_is_a_usage_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["a" * 300, "a_file/below", "circle"])
-@pytest.mark.parametrize("command", [("schema", "lint"), ("log", "dump"), ("gen",)])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("schema", "lint"),
+        ("log", "dump"),
+        ("gen",),
+        ("load", "status", "--warehouse"),
+    ],
+)
 def test_a_path_that_cannot_be_is_a_usage_error(
     tmp_path: Path, path: str, command: tuple[str, ...]
 ) -> None:
