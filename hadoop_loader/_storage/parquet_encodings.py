@@ -47,11 +47,18 @@ class ColumnEncodings:
     leaves: tuple[str, ...]
     statistics: tuple[str, ...]  # those with a least and a greatest value, and a count of nulls
     dictionary_bytes: Mapping[str, float]  # of those with a dictionary
+    row_bytes: int  # of a row in memory, at least 1
 
     @property
     def dictionaries(self) -> list[str]:
         """The leaf columns with a dictionary."""
         return list(self.dictionary_bytes)
+
+    @property
+    def pages(self) -> dict[str, Any]:
+        """pyarrow's settings for the pages of a file of more than very few rows."""
+        look = max(_MIN_LOOK_ROWS, min(_MAX_LOOK_ROWS, _LOOK_BYTES // self.row_bytes))
+        return {"max_rows_per_page": _MAX_PAGE_ROWS, "write_batch_size": look}
 
     def compression(self, rows: int) -> dict[str, Codec]:
         """Return the codecs of a file with so many rows, of the leaf columns that have one."""
@@ -65,13 +72,6 @@ class ColumnEncodings:
 def very_few(rows: int) -> bool:
     """Return whether fixed costs are most of the cost of a file with so many rows."""
     return rows <= _VERY_FEW_ROWS
-
-
-def page_settings(table: pa.Table) -> dict[str, Any]:
-    """Return pyarrow's settings for the pages of a file of such rows."""
-    row_bytes = table.nbytes // max(1, table.num_rows) + 1
-    look = max(_MIN_LOOK_ROWS, min(_MAX_LOOK_ROWS, _LOOK_BYTES // row_bytes))
-    return {"max_rows_per_page": _MAX_PAGE_ROWS, "write_batch_size": look}
 
 
 def column_encodings(table: pa.Table) -> ColumnEncodings:
@@ -88,7 +88,8 @@ def column_encodings(table: pa.Table) -> ColumnEncodings:
                 distinct, count = _count_distinct(values), max(1, len(values))
                 if distinct <= _MAX_DISTINCT_SHARE * len(values):
                     growth[path] = values.nbytes / count * distinct / count
-    return ColumnEncodings(tuple(leaves), tuple(single), growth)
+    row_bytes = table.nbytes // max(1, table.num_rows) + 1
+    return ColumnEncodings(tuple(leaves), tuple(single), growth, row_bytes)
 
 
 def _leaves(path: str, array: Any, repeated: bool = False) -> Iterator[tuple[str, Any, bool]]:

@@ -19,7 +19,6 @@ from hadoop_loader._storage.fsync import FsyncPool
 from hadoop_loader._storage.parquet_encodings import (
     ColumnEncodings,
     column_encodings,
-    page_settings,
     very_few,
 )
 
@@ -97,7 +96,7 @@ def write_parquet(rows: pa.Table, file: Any, encodings: ColumnEncodings) -> None
         write_statistics=statistics,
         store_schema=False,
         write_page_checksum=True,
-        **({} if few else page_settings(rows)),
+        **({} if few else encodings.pages),
     )
     if few:
         file.write(out.getvalue())

@@ -33,7 +33,7 @@ from hadoop_loader._storage.filesystem import (
     parquet_source,
     sync_file,
 )
-from hadoop_loader._storage.parquet_encodings import column_encodings, page_settings
+from hadoop_loader._storage.parquet_encodings import column_encodings
 from hadoop_loader._storage.staging import StagedFile, Stager
 from hadoop_loader._tables.arrow_types import arrow_schema
 from hadoop_loader._tables.columns import WRITTEN_COLUMN, StructField
@@ -286,7 +286,7 @@ def _write(batches: Iterable[pa.RecordBatch], job: RewriteTask, path: AnyPath) -
             write_statistics=statistics,
             store_schema=False,
             write_page_checksum=True,
-            **page_settings(first),
+            **encodings.pages,
         ) as writer,
     ):
         for each in chain([first], groups):
