@@ -881,24 +881,24 @@ static enum outcome fill_steps(struct input *in, const struct node *node)
     return outcome;
 }
 
-static enum outcome fill_nested_steps(struct input *in, const struct node *node)
+static inline enum outcome fill_nested(struct input *in, const struct node *node, filler *fill)
 {
     if (in->depth == MAX_DEPTH)
         return BAD;
     in->depth++;
-    const enum outcome outcome = fill_steps(in, node);
+    const enum outcome outcome = fill(in, node);
     in->depth--;
     return outcome;
 }
 
+static enum outcome fill_nested_steps(struct input *in, const struct node *node)
+{
+    return fill_nested(in, node, fill_steps);
+}
+
 static enum outcome fill_nested_list(struct input *in, const struct node *node)
 {
-    if (in->depth == MAX_DEPTH)
-        return BAD;
-    in->depth++;
-    const enum outcome outcome = fill_list(in, node);
-    in->depth--;
-    return outcome;
+    return fill_nested(in, node, fill_list);
 }
 
 static enum outcome fill_union(struct input *in, const struct node *node)
