@@ -55,16 +55,6 @@ _CUT_SHORT = "it is longer than what the broker has of it"
 _MAX_CUT_SHORT = 3  # times that a first batch may be incomplete
 _MAX_WAIT_MS = 500
 _RETRY_SECONDS = 0.2
-# The partition may have another leader now: ask for metadata again
-_STALE_METADATA = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-    }
-)
 
 
 class _UnsupportedBrokerError(Exception):
@@ -98,6 +88,7 @@ class BrokerFetcher:
         self._damage: DamageReport | None = None  # of the fetch in progress
         # Partitions whose first batch is cut short, and how often in a row.
         self._cut_short: Counter[TopicPartition] = Counter()
+        self._leaderless: set[TopicPartition] = set()  # by the last metadata
         # Whether librdkafka reads everything.
         self._unsupported = client.get("security.protocol", "plaintext").lower() != "plaintext"
 
@@ -135,8 +126,7 @@ class BrokerFetcher:
     def _read(self, remaining: Remaining) -> Iterator[tuple[str, MessageColumns]]:
         """Read what is `remaining`, and remove from it what was yielded.
 
-        If a broker goes away, the fetch waits: its leaders may move, or it may come back. If no
-        broker was ever reached, the error is raised at once.
+        If a broker goes away, the fetch waits for another leader, unless none was ever reached.
         """
         began = heard = time.monotonic()
         while remaining:
@@ -146,8 +136,8 @@ class BrokerFetcher:
             except _ConnectionLostError:
                 if heard == began and remaining == before:
                     raise
-            if remaining != before:
-                heard = time.monotonic()
+            heard = heard if remaining == before else time.monotonic()
+            self._leave_leaderless(heard, remaining)
             if remaining:
                 self._check_heard(heard, remaining)
                 time.sleep(_RETRY_SECONDS)
@@ -217,7 +207,7 @@ class BrokerFetcher:
             where = one.topic, one.partition
             if where not in remaining:
                 continue  # it ends before a damaged batch of the response before
-            if one.error in _STALE_METADATA:
+            if one.error in requests.STALE_METADATA:
                 moved = True
                 continue
             if one.error == ErrorCode.CORRUPT_MESSAGE:
@@ -318,6 +308,13 @@ class BrokerFetcher:
             if not damage.skip:
                 remaining[where] = (start, first)
 
+    def _leave_leaderless(self, heard: float, remaining: Remaining) -> None:
+        if self._damage is None or time.monotonic() - heard <= self._timeout:
+            return
+        for where in self._leaderless & remaining.keys():
+            del remaining[where]
+            self._damage.leaderless.add(where)
+
     def _check_heard(self, heard: float, remaining: Remaining) -> None:
         if remaining and time.monotonic() - heard > self._timeout:
             where = [f"{topic}[{p}] to {end}" for (topic, p), (_, end) in sorted(remaining.items())]
@@ -325,6 +322,7 @@ class BrokerFetcher:
 
     def _partitions_by_leader(self, remaining: Remaining) -> dict[Address, list[TopicPartition]]:
         """Return the partitions to read from each broker, without those that have no leader."""
+        self._leaderless = set()
         connection = self._any_connection()
         topics = sorted({topic for topic, _ in remaining})
         self._send(connection.address, requests.METADATA, requests.metadata_request(topics))
@@ -332,10 +330,12 @@ class BrokerFetcher:
         by_leader: dict[Address, list[TopicPartition]] = {}
         for topic, partition in sorted(remaining):
             error, leaders = message.get(topic, (0, {}))
-            if error and error not in _STALE_METADATA:
+            if error and error not in requests.STALE_METADATA:
                 raise unreachable_error(self._bootstrap, f"{topic}: {requests.error_name(error)}")
             leader = leaders.get(partition)
-            if leader is not None and leader.address is not None:
+            if leader is None or leader.address is None:
+                self._leaderless.add((topic, partition))
+            else:
                 by_leader.setdefault(leader.address, []).append((topic, partition))
         return by_leader
 

@@ -1,10 +1,12 @@
-"""Damaged record batches of the log: what a fetcher does with one, and what it reports.
+"""Damaged record batches, and partitions that lost their leader: how a fetcher reports them.
 
 Rules:
 
 - Without a DamageReport, a damaged batch ends a fetch with an error.
 - With one, it ends the fetch of its partition alone, or is skipped: exactly that batch, and nothing
   behind it.
+- A partition whose topic is deleted, or whose brokers stop, is left where it is once the fetch has
+  waited for it. Without a DamageReport, that ends the fetch with an error, too.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ class DamageReport:
 
     skip: bool
     found: list[DamagedRange] = field(default_factory=list)
+    leaderless: set[tuple[str, int]] = field(default_factory=set)  # partitions that were left
 
 
 def damage_error(batch: DamagedBatch) -> DamagedBatchError:

@@ -58,7 +58,8 @@ class Fetcher(Protocol):
     ) -> Iterator[tuple[str, Sequence[FetchedMessage]]]:
         """Yield all messages of `ranges`, as a topic and a bounded number of its messages.
 
-        Damaged batches are added to `damage`; without it, DamagedBatchError is raised.
+        Damaged batches and partitions that lost their leader are added to `damage`; without it,
+        DamagedBatchError or UnreachableError is raised.
         """
         ...
 
@@ -226,6 +227,10 @@ class KafkaFetcher:
             found = consumer.consume(self._batch, timeout=0.5)
             if not found:
                 if time.monotonic() - heard > self._timeout:
+                    if damage is not None and (left := self._leaderless(consumer, ends)):
+                        damage.leaderless |= left
+                        ends = {place: end for place, end in ends.items() if place not in left}
+                        continue
                     where = [f"{topic}[{p}] to {end}" for (topic, p), end in ends.items()]
                     raise silent_broker_error(self._bootstrap, where, self._timeout)
                 continue
@@ -242,6 +247,21 @@ class KafkaFetcher:
                     del ends[place]
             if done and ends:
                 consumer.incremental_unassign([TopicPartition(*partition) for partition in done])
+
+    def _leaderless(
+        self, consumer: Any, places: Collection[tuple[str, int]]
+    ) -> set[tuple[str, int]]:
+        """Return those partitions that have no leader, by a broker's answer."""
+        from confluent_kafka import KafkaException
+
+        found = set(places)
+        for name in {topic for topic, _ in found}:
+            try:
+                topic = consumer.list_topics(name, timeout=self._timeout).topics[name]
+            except KafkaException as error:
+                raise unreachable_error(self._bootstrap, error) from None
+            found -= {(name, p) for p, one in topic.partitions.items() if one.leader >= 0}
+        return found
 
     def _offset_after(self, batch: DamagedBatch, end: int, damage: DamageReport | None) -> int:
         """Return where to continue, which is `end` unless damaged batches are skipped."""

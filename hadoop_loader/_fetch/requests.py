@@ -19,6 +19,16 @@ from headworks._kafka.protocol.apis import ApiKey
 API_VERSIONS = (ApiKey.API_VERSIONS, 0)
 METADATA = (ApiKey.METADATA, 4)
 FETCH = (ApiKey.FETCH, 4)
+# Errors after which the partition may have another leader: ask for metadata again.
+STALE_METADATA = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)
 _CLIENT = b"headworks-loader"
 _HEADER = struct.Struct(">ihhih")
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")

@@ -12,8 +12,8 @@ Rules:
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from hadoop_loader._commit.commit_builder import CommitBuilder, count_files_by_topic
@@ -23,7 +23,6 @@ from hadoop_loader._commit.report import (
     LoadReport,
     SkippedTopic,
     TaskReport,
-    UnreadPartitions,
     join_reports,
     report_of,
 )
@@ -38,7 +37,6 @@ from hadoop_loader._commit.task_results import (
 )
 from hadoop_loader._commit.topic_lives import changed_topics, check_cluster, is_new_life
 from hadoop_loader._commit.topic_plans import (
-    TopicPlans,
     check_new_tables,
     next_state,
     plan_topics,
@@ -47,8 +45,7 @@ from hadoop_loader._commit.topic_plans import (
 )
 from hadoop_loader._commit.transaction import LoaderContext, Progress, Transaction
 from hadoop_loader._decode.quarantine import QUARANTINE_TABLE
-from hadoop_loader._fetch.damage import DamagedRange, cut_ranges, damage_error
-from hadoop_loader._fetch.log_identity import LogIdentity
+from hadoop_loader._fetch.damage import DamagedRange, cut_ranges
 from hadoop_loader._fetch.ranges import (
     FetchRange,
     OffsetGap,
@@ -56,12 +53,11 @@ from hadoop_loader._fetch.ranges import (
     Watermarks,
     assign_to_tasks,
     new_ranges,
-    no_leader_error,
 )
+from hadoop_loader._operations.load_plan import LoadPlan
 from hadoop_loader._operations.rebuild import rebuild_each
 from hadoop_loader._storage.filesystem import AnyPath
 from hadoop_loader._tasks.load_task import LoadTask, TaskManifest, TopicPlan
-from headworks._kafka.damaged_batch import DamagedBatch
 from headworks._native import COMPILED
 from headworks.errors import CorruptError, FindingsError
 
@@ -71,74 +67,6 @@ _SLOW = (
     "the C extensions are missing, so Python decodes the messages, more than ten times as slowly; "
     "fix: install gcc and Python's headers, and then install headworks again"
 )
-
-
-@dataclass(slots=True)
-class _LoadPlan:
-    """Everything that a load is going to do."""
-
-    topics: TopicPlans
-    ranges: list[FetchRange] = field(default_factory=list)  # the new messages
-    gaps: dict[str, list[OffsetGap]] = field(
-        default_factory=dict
-    )  # lost messages to skip, by topic
-    refused: list[SkippedTopic] = field(default_factory=list)
-    leaderless: list[UnreadPartitions] = field(default_factory=list)
-    damaged: list[UnreadPartitions] = field(default_factory=list)
-    evolved: list[str] = field(default_factory=list)  # topics with a new schema
-    tasks: list[TaskReport] = field(default_factory=list)  # set once they have run
-    identity: LogIdentity = field(default_factory=LogIdentity)  # read before the end offsets
-    reborn: set[str] = field(default_factory=set)  # topics that were made again
-
-    def skip_topic(self, topic: str, reason: str) -> None:
-        """Leave a topic as it is, and report why."""
-        self.refused.append(SkippedTopic(topic, reason))
-        self.ranges = [r for r in self.ranges if r.topic != topic]
-        self.leaderless = [one for one in self.leaderless if one.topic != topic]
-        self.damaged = [one for one in self.damaged if one.topic != topic]
-        self.gaps.pop(topic, None)
-        self.evolved = [t for t in self.evolved if t != topic]
-
-    def skip_partitions(self, topic: str, away: Sequence[int], last: Commit | None) -> None:
-        """Leave partitions as they are, because they have no leader."""
-        if any(refusal.topic == topic for refusal in self.refused):
-            return
-        error, committed = no_leader_error(topic, away), last.committed(topic) if last else {}
-        offsets = {partition: committed.get(partition) for partition in away}
-        _LOG.warning(
-            "%s; their offsets stay: %s",
-            error.message,
-            ", ".join(f"{p} at {at}" for p, at in offsets.items() if at is not None)
-            or "nothing was loaded yet",
-            extra={"topic": topic, "partitions": list(away)},
-        )
-        self.leaderless.append(UnreadPartitions(topic, offsets, str(error)))
-
-    def end_before(self, damaged: Collection[DamagedRange]) -> None:
-        """End each partition before its first damaged batch, and report it."""
-        self.ranges = cut_ranges(self.ranges, damaged)
-        first = {(one.topic, one.partition): one for one in sorted(damaged, reverse=True)}
-        for topic in sorted({one.topic for one in damaged}):
-            found = [one for one in sorted(first.values()) if one.topic == topic]
-            offsets: dict[int, int | None] = {one.partition: one.start for one in found}
-            at = DamagedBatch(topic, found[0].partition, found[0].start, found[0].reason)
-            error = damage_error(at)
-            for one in found:
-                _LOG.error(
-                    "%s[%d] is loaded up to a damaged batch at offset %d: %s",
-                    topic,
-                    one.partition,
-                    one.start,
-                    one.reason,
-                    extra={"topic": topic, "partition": one.partition, "offset": one.start},
-                )
-            known = [one for one in self.damaged if one.topic != topic]
-            self.damaged = [*known, UnreadPartitions(topic, offsets, str(error))]
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to commit."""
-        return not self.ranges and not self.evolved and not self.gaps
 
 
 class Load:
@@ -195,7 +123,7 @@ class Load:
         self._context.log.write_last_run(told)
         return report, plan.topics.behind
 
-    def _plan(self, last: Commit | None) -> _LoadPlan:
+    def _plan(self, last: Commit | None) -> LoadPlan:
         parts = self._context
         failed = {skipped.topic for skipped in self._transaction.skipped_topics(last)}
         topics = {
@@ -212,7 +140,7 @@ class Load:
         chosen = plan_topics(
             marks, parts.versions, last, parts.log, parts.policy, embedded=parts.embedded
         )
-        plan = _LoadPlan(chosen, refused=list(chosen.refused), identity=identity)
+        plan = LoadPlan(chosen, refused=list(chosen.refused), identity=identity)
         for topic, topic_plan in chosen.plans.items():
             self._plan_topic(plan, topic_plan, marks[topic], last)
             if away := sorted({*topics[topic]} - marks[topic].keys()):
@@ -221,7 +149,7 @@ class Load:
 
     def _plan_topic(
         self,
-        plan: _LoadPlan,
+        plan: LoadPlan,
         topic: TopicPlan,
         marks: Mapping[int, Watermarks],
         last: Commit | None,
@@ -253,8 +181,9 @@ class Load:
             plan.evolved.append(topic.topic)
 
     def _read(
-        self, plan: _LoadPlan, ranges: Sequence[FetchRange], last: Commit | None
+        self, plan: LoadPlan, ranges: Sequence[FetchRange], last: Commit | None
     ) -> list[TaskManifest]:
+        """Return the results; leave the topics with partitions that have lost their leader."""
         number = (last.number if last else 0) + 1
         staging, bins = self._transaction.staging(number), self._context.tasks
         skip = self._context.policy.skip_damaged
@@ -262,10 +191,16 @@ class Load:
             replace(task, skip_damaged=skip)
             for task in make_tasks(ranges, plan.topics.plans, last, number, staging, bins)
         ]
-        return self._transaction.load(tasks, staging, sum(r.size for r in ranges))
+        manifests = self._transaction.load(tasks, staging, sum(r.size for r in ranges))
+        away: dict[str, set[int]] = {}
+        for found in (each for m in manifests for each in m.topics if each.leaderless):
+            away.setdefault(found.topic, set()).update(found.leaderless)
+        for topic in sorted(away):
+            plan.leave_topic(topic, sorted(away[topic]), last)
+        return [without_topics(m, away) for m in manifests]
 
     def _without_damage(
-        self, plan: _LoadPlan, last: Commit | None, manifests: list[TaskManifest]
+        self, plan: LoadPlan, last: Commit | None, manifests: list[TaskManifest]
     ) -> list[TaskManifest]:
         """End the plan of each partition before its first damaged batch, and return its results.
 
@@ -293,7 +228,7 @@ class Load:
         )
 
     def _without_bad_topics(
-        self, plan: _LoadPlan, found: ResultsByTopic, manifests: Sequence[TaskManifest]
+        self, plan: LoadPlan, found: ResultsByTopic, manifests: Sequence[TaskManifest]
     ) -> list[TaskManifest]:
         """Skip the topics with too many bad messages, and return the results without them."""
         skipped = set()
@@ -308,7 +243,7 @@ class Load:
         return [without_topics(m, skipped) for m in manifests]
 
     def _without_replaced_topics(
-        self, plan: _LoadPlan, manifests: Sequence[TaskManifest]
+        self, plan: LoadPlan, manifests: Sequence[TaskManifest]
     ) -> list[TaskManifest]:
         """Skip the topics that were made again while they were read."""
         read = {r.topic for r in plan.ranges}
@@ -318,7 +253,7 @@ class Load:
         return [without_topics(m, changed) for m in manifests]
 
     def _build_commit(
-        self, plan: _LoadPlan, manifests: Sequence[TaskManifest], last: Commit | None
+        self, plan: LoadPlan, manifests: Sequence[TaskManifest], last: Commit | None
     ) -> CommitBuilder:
         found, now = group_by_topic(manifests), self._transaction.now_ms()
         builder = self._transaction.new_commit(last, "load")
@@ -349,7 +284,7 @@ class Load:
                 builder.tables[topic] = replace(builder.tables[topic], bytes_a_day=volume)
         return builder
 
-    def _report(self, last: Commit | None, commit: Commit | None, plan: _LoadPlan) -> LoadReport:
+    def _report(self, last: Commit | None, commit: Commit | None, plan: LoadPlan) -> LoadReport:
         known = commit or last
         return report_of(
             known.number if known else 0,

@@ -116,6 +116,7 @@ class TopicManifest:
     last_event: int | None = None  # latest event time, in ms
     first_bad: str = ""  # the first quarantined message, for reports
     damaged: tuple[DamagedRange, ...] = ()  # skipped, or empty and at the end of a range
+    leaderless: tuple[int, ...] = ()  # partitions that were not read to their ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +177,12 @@ def run_load_task(task: LoadTask, fetcher: Fetcher, *, compiled: bool = COMPILED
 
 def _with_damage(manifest: TopicManifest, damage: DamageReport | None) -> TopicManifest:
     """Return a manifest with its damaged ranges; its ranges end where the fetch ended."""
-    damaged = [one for one in (damage.found if damage else ()) if one.topic == manifest.topic]
-    if not damage or not damaged:
+    if damage is None:
+        return manifest
+    away = sorted(partition for topic, partition in damage.leaderless if topic == manifest.topic)
+    manifest = replace(manifest, leaderless=tuple(away))
+    damaged = [one for one in damage.found if one.topic == manifest.topic]
+    if not damaged:
         return manifest
     ranges = manifest.ranges if damage.skip else cut_ranges(manifest.ranges, damaged)
     return replace(manifest, ranges=tuple(ranges), damaged=tuple(sorted(damaged)))

@@ -14,8 +14,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from hadoop_loader._commit.policy import Policy
+from hadoop_loader._commit.transaction import LoaderContext
 from hadoop_loader._fetch.broker_fetcher import BrokerFetcher
-from hadoop_loader._fetch.kafka_log import KafkaLog
+from hadoop_loader._fetch.kafka_log import KafkaFetcher, KafkaLog
 from hadoop_loader._fetch.position import RewindPosition
 from hadoop_loader._fetch.ranges import Watermarks
 from hadoop_loader._operations.audit_counts import CommitCountsPublisher
@@ -128,12 +129,21 @@ def test_a_partition_that_is_emptied_while_it_is_asked_for_has_an_end_all_the_sa
 class ReadingJobs(MemoryJobs):
     """Bins that are read from brokers, in this process."""
 
-    def __init__(self, client: dict[str, Any]) -> None:
-        self._client = client
+    def __init__(self, client: dict[str, Any], timeout: float = 20) -> None:
+        self._client, self._timeout = client, timeout
 
     def load(self, tasks: Sequence[LoadTask]) -> list[TaskManifest]:
-        with BrokerFetcher(self._client, timeout=20) as fetcher:
+        with BrokerFetcher(self._client, timeout=self._timeout) as fetcher:
             return [run_load_task(task, fetcher) for task in tasks]
+
+
+class LibrdkafkaJobs(ReadingJobs):
+    """Bins that librdkafka reads."""
+
+    def load(self, tasks: Sequence[LoadTask]) -> list[TaskManifest]:
+        client = {**self._client, "topic.metadata.propagation.max.ms": 100}
+        fetcher = KafkaFetcher(client, timeout=self._timeout)
+        return [run_load_task(task, fetcher) for task in tasks]
 
 
 def produce(brokers: Cluster, numbers: Sequence[int]) -> None:
@@ -203,32 +213,71 @@ def test_one_of_two_brokers_dies(world: World, registry: Service, tmp_path: Path
 class DeletingLog(KafkaLog):
     """Topics of which one is deleted as soon as they were listed."""
 
+    gone = ""  # its name
+
     def partitions(self) -> Mapping[str, Sequence[int]]:
         found = super().partitions()
-        self._admin.delete_topics([GONE])[GONE].result(60)
+        self._admin.delete_topics([self.gone])[self.gone].result(60)
         return found
+
+
+def written(world: World, broker: Service, *topics: str) -> dict[str, Any]:
+    """A client of a broker with an event in each of these topics."""
+    client = client_properties(broker.address) | {"log_level": 0}
+    producer = Producer(client)
+    for topic in topics:
+        world.register(topic, V1)
+        producer.produce(topic, encoded(V1, {"at": 0, "n": 7}), partition=0)
+    assert producer.flush(60) == 0
+    world.subjects = dict.fromkeys(topics, world.subjects[topics[0]])
+    return client
+
+
+def check_only_kept(context: LoaderContext, kept: str, gone: str) -> None:
+    report = Load(context).run()
+    assert ([one.topic for one in report.topics], report.rows) == ([kept], 1)
+    (left,) = report.leaderless
+    assert (left.topic, {*left.offsets.values()}) == (gone, {None})
 
 
 @pytest.mark.e2e
 def test_a_topic_deleted_after_it_was_listed_delays_no_other(
     world: World, broker: Service, registry: Service
 ) -> None:
-    client = client_properties(broker.address) | {"log_level": 0}
-    producer = Producer(client)
-    for topic in (KEPT, GONE):
-        world.register(topic, V1)
-        producer.produce(topic, encoded(V1, {"at": 0, "n": 7}), partition=0)
-    assert producer.flush(60) == 0
-    world.subjects = dict.fromkeys((KEPT, GONE), world.subjects[KEPT])
+    client = written(world, broker, KEPT, GONE)
+    log = DeletingLog(client)
+    log.gone = GONE
     context = world.context(
-        broker=DeletingLog(client),
+        broker=log,
         jobs=ReadingJobs(client),
         publish=CommitCountsPublisher(client, RegistryClient(registry.url), "w"),
         policy=Policy(allow=f"{KEPT}|{GONE}"),
     )
-    report = Load(context).run()
-    assert [one.topic for one in report.topics] == [KEPT]
-    (left,) = report.leaderless
-    assert (left.topic, {*left.offsets.values()}) == (GONE, {None})
+    check_only_kept(context, KEPT, GONE)
     after = Load(replace(context, broker=KafkaLog(client))).run()
     assert (after.left_out, numbers(world, KEPT)) == (None, [7])
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("jobs", [ReadingJobs, LibrdkafkaJobs])
+def test_a_topic_deleted_while_it_is_read_delays_no_other(
+    world: World, broker: Service, registry: Service, jobs: type[ReadingJobs]
+) -> None:
+    kept, gone = (f"{name}_by_{jobs.__name__}" for name in (KEPT, GONE))
+    client = written(world, broker, kept, gone)
+    admin = AdminClient(client)
+
+    def delete(step: str) -> None:
+        if step == "planned":
+            admin.delete_topics([gone])[gone].result(60)
+
+    context = world.context(
+        broker=KafkaLog(client),
+        jobs=jobs(client, timeout=3),
+        publish=CommitCountsPublisher(client, RegistryClient(registry.url), "w"),
+        policy=Policy(allow=f"{kept}|{gone}"),
+        on_step=delete,
+    )
+    check_only_kept(context, kept, gone)
+    after = Load(replace(context, on_step=lambda _: None)).run()
+    assert (after.committed, after.left_out) == (False, None)
