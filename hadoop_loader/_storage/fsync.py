@@ -44,7 +44,8 @@ class FsyncPool:
     def wait(self) -> None:
         """Return when everything is durable, and end the threads; raise the first error."""
         try:
-            self._start()
+            if self._next:
+                self._start()
             while self._pending:
                 self._pending.popleft().result()
         finally:

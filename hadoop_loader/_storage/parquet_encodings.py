@@ -50,15 +50,17 @@ class ColumnEncodings:
     row_bytes: int  # of a row in memory, at least 1
 
     @property
-    def dictionaries(self) -> list[str]:
-        """The leaf columns with a dictionary."""
-        return list(self.dictionary_bytes)
-
-    @property
-    def pages(self) -> dict[str, Any]:
-        """pyarrow's settings for the pages of a file of more than very few rows."""
+    def settings(self) -> dict[str, Any]:
+        """pyarrow's settings for a file, but for its compression."""
         look = max(_MIN_LOOK_ROWS, min(_MAX_LOOK_ROWS, _LOOK_BYTES // self.row_bytes))
-        return {"max_rows_per_page": _MAX_PAGE_ROWS, "write_batch_size": look}
+        return {
+            "use_dictionary": list(self.dictionary_bytes),
+            "write_statistics": list(self.statistics),
+            "max_rows_per_page": _MAX_PAGE_ROWS,
+            "write_batch_size": look,
+            "store_schema": False,
+            "write_page_checksum": True,
+        }
 
     def compression(self, rows: int) -> dict[str, Codec]:
         """Return the codecs of a file with so many rows, of the leaf columns that have one."""

@@ -16,11 +16,7 @@ import pyarrow.parquet as pq
 from hadoop_loader._storage.failpoints import failpoint
 from hadoop_loader._storage.filesystem import AnyPath, open_for_write
 from hadoop_loader._storage.fsync import FsyncPool
-from hadoop_loader._storage.parquet_encodings import (
-    ColumnEncodings,
-    column_encodings,
-    very_few,
-)
+from hadoop_loader._storage.parquet_encodings import ColumnEncodings, column_encodings, very_few
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +79,11 @@ class Stager:
 
 def write_parquet(rows: pa.Table, file: Any, encodings: ColumnEncodings) -> None:
     """Write rows as Parquet, with page checksums."""
-    use: Any = list(encodings.dictionaries)
-    statistics: Any = list(encodings.statistics)
     few = very_few(rows.num_rows)
     # Arrow calls Python for each of the many parts that it writes to an object of Python.
     out: Any = pa.BufferOutputStream() if few else file
     pq.write_table(
-        rows,
-        out,
-        compression=encodings.compression(rows.num_rows),
-        use_dictionary=use,
-        write_statistics=statistics,
-        store_schema=False,
-        write_page_checksum=True,
-        **({} if few else encodings.pages),
+        rows, out, compression=encodings.compression(rows.num_rows), **encodings.settings
     )
     if few:
         file.write(out.getvalue())

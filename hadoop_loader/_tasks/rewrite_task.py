@@ -272,22 +272,11 @@ def _write(batches: Iterable[pa.RecordBatch], job: RewriteTask, path: AnyPath) -
     )
     groups = _row_groups(changed, schema)
     first = next(groups, schema.empty_table())
-    encodings = column_encodings(first)
-    dictionaries: Any = encodings.dictionaries
-    statistics: Any = list(encodings.statistics)
+    settings = column_encodings(first).settings
     rows = 0
     with (
         open_for_write(path) as out,
-        pq.ParquetWriter(
-            out,
-            schema,
-            compression="zstd",
-            use_dictionary=dictionaries,
-            write_statistics=statistics,
-            store_schema=False,
-            write_page_checksum=True,
-            **encodings.pages,
-        ) as writer,
+        pq.ParquetWriter(out, schema, compression="zstd", **settings) as writer,
     ):
         for each in chain([first], groups):
             writer.write_table(each)

@@ -106,7 +106,7 @@ def test_pages_end_at_a_size_and_not_at_a_number_of_rows() -> None:
 @pytest.mark.parametrize("size", [1, 100, 100_000])
 def test_long_values_do_not_make_a_page_of_many_megabytes(size: int) -> None:
     table = pa.table({"text": ["x" * size] * 200})
-    rows = column_encodings(table).pages["write_batch_size"]
+    rows = column_encodings(table).settings["write_batch_size"]
     assert rows * size <= 1 << 22 or rows == 1 << 10
 
 
