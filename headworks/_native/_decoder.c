@@ -954,7 +954,8 @@ static enum outcome fill_row(
     return outcome == READ && in.at != in.end ? BAD : outcome;
 }
 
-/* Ask for the bytes of a datum that is decoded soon: datums may be in another order than their bytes. */
+/* Ask for the bytes of a datum that is read soon. Datums may be in another order than their bytes, and
+ * a pass that reads only the first of each waits longer for them than it works. */
 static inline void prefetch(const Py_buffer *data, int64_t start, int64_t end)
 {
     const unsigned char *bytes = data->buf;
@@ -1535,6 +1536,8 @@ static enum outcome fill_numbers(
     struct column *column = &self->columns[self->width - 1];
     int64_t number = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
+        if (i + AHEAD < count)
+            prefetch(data, starts[i + AHEAD], ends[i + AHEAD]);
         if (starts[i] >= 0 && starts[i] <= ends[i] && ends[i] <= data->len) {
             struct input in = {
                 bytes + starts[i], bytes + ends[i], 0, 0, self->seed, NULL, bytes + data->len
@@ -2089,9 +2092,14 @@ static Py_ssize_t find_all(const Py_buffer *data, PyObject *batches, struct reco
         read_batch(PyTuple_GET_ITEM(batches, i), &batch);  /* records_in has read it before */
         in.at = in.end;
         in.end += batch.size;
-        for (long long record = 0; record < batch.records; record++)
+        for (long long record = 0; record < batch.records; record++) {
+            const unsigned char *const begin = in.at;
             if (find_record(&in, data->buf, &batch, found) != READ)
                 return i;
+            /* The next records are probably about as large. */
+            const int64_t size = in.at - begin, from = in.at - (const unsigned char *)data->buf;
+            prefetch(data, from + AHEAD * size, from + (AHEAD + 1) * size);
+        }
     }
     return -1;
 }
