@@ -28,12 +28,11 @@ from headworks._decoding.plain_values import PlainDecoder
 from headworks._wire import unframe
 from headworks.compatibility import Policy, check_pair
 from headworks.errors import CorruptError, HeadworksError, RefusedError, UnreachableError
-from headworks.registry_client import RegistryClient
+from headworks.registry_client import SCHEMA_NOT_FOUND, RegistryClient
 from headworks.schema import parse
 
 _ID_SIZE = 16  # bytes
 _FORBIDDEN_STATUS = 403
-_NO_SCHEMA = 40403  # the registry's own code: a proxy's 404 says nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +123,7 @@ class IncrementDecoder:
         except UnreachableError:
             raise
         except RefusedError as error:
-            if error.code != _NO_SCHEMA and not self._is_of_others(error):
+            if error.code != SCHEMA_NOT_FOUND and not self._is_of_others(error):
                 raise UnreachableError(
                     f"the schema of a message of the audit topic is not known: {error.message}",
                     fix=error.fix,

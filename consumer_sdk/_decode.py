@@ -27,10 +27,9 @@ from headworks._decoding.primitives import BadDatumError
 from headworks._wire import HEADER_SIZE, unframe
 from headworks.codec._event import EventType
 from headworks.errors import HeadworksError, RefusedError, SchemaError
-from headworks.registry_client import RegistryClient
+from headworks.registry_client import SCHEMA_NOT_FOUND, RegistryClient
 from headworks.schema import parse, subject_of
 
-_NO_SCHEMA = 40403
 BAD_DATA = (
     *DATUM_ERRORS,
     ArithmeticError,
@@ -136,7 +135,7 @@ class Decoder:
         try:
             return self._compile(self._registry.schema_text(schema_id))
         except RefusedError as error:
-            if error.code != _NO_SCHEMA:
+            if error.code != SCHEMA_NOT_FOUND:
                 raise
             raise DecodeError(
                 f"{self._registry.url} has no schema {schema_id}, which the message names"

@@ -12,11 +12,10 @@ from collections.abc import Callable
 
 from headworks._wire import HEADER_SIZE, MAGIC, unframe
 from headworks.errors import FindingsError, RefusedError
-from headworks.registry_client import RegistryClient
+from headworks.registry_client import SCHEMA_NOT_FOUND, RegistryClient
 from headworks.schema._json_text import json_or_text
 
 _log = logging.getLogger("headworks.mirror")
-_NO_SCHEMA_CODE = 40403
 _MAX_CACHED_PREFIXES = 100_000
 
 
@@ -95,7 +94,7 @@ def _text(registry: RegistryClient, schema_id: int) -> str | None:
     try:
         return registry.schema_text(schema_id)
     except RefusedError as error:
-        if error.code == _NO_SCHEMA_CODE:
+        if error.code == SCHEMA_NOT_FOUND:
             return None
         raise
 

@@ -7,6 +7,7 @@
 """
 
 from headworks.registry_client._answers import (
+    SCHEMA_NOT_FOUND,
     Compatibility,
     CompatibilityGroup,
     IncompatibleSchemaError,
@@ -17,6 +18,7 @@ from headworks.registry_client._answers import (
 from headworks.registry_client._client import RegistryClient
 
 __all__ = [
+    "SCHEMA_NOT_FOUND",
     "Compatibility",
     "CompatibilityGroup",
     "IncompatibleSchemaError",

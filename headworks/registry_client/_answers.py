@@ -16,7 +16,8 @@ from headworks.compatibility import Finding, Level, Policy
 from headworks.errors import HeadworksError, IncompatibleError, RefusedError
 
 JsonBody = Any  # decoded JSON; of a list of versions, perhaps VersionLines
-NO_SUBJECT, NO_VERSION, NO_SCHEMA = 40401, 40402, 40403
+SUBJECT_NOT_FOUND, VERSION_NOT_FOUND = 40401, 40402
+SCHEMA_NOT_FOUND = 40403  # the registry's own code: a proxy's 404 says nothing
 CHECK_THE_SETTING = "check the setting `registry` (`headworks config show`)"
 
 
@@ -256,6 +257,6 @@ def refusal(url: str, status: int, answer: JsonBody, login_fix: str | None) -> H
         fix = login_fix
     elif status == 403:
         fix = "ask the owner of the registry's file of grants (`--access`) for that role"
-    elif code in (NO_SUBJECT, NO_VERSION):
+    elif code in (SUBJECT_NOT_FOUND, VERSION_NOT_FOUND):
         fix = "`headworks schema list` shows the subjects and their versions"
     return RefusedError(f"{url} refused ({code}): {message}", status=status, code=code, fix=fix)

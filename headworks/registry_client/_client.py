@@ -20,9 +20,9 @@ from headworks.compatibility import Finding, Level, Policy
 from headworks.errors import RefusedError
 from headworks.registry_client import _answers, _listing
 from headworks.registry_client._answers import (
-    NO_SCHEMA,
-    NO_SUBJECT,
-    NO_VERSION,
+    SCHEMA_NOT_FOUND,
+    SUBJECT_NOT_FOUND,
+    VERSION_NOT_FOUND,
     Compatibility,
     JsonBody,
     Reference,
@@ -124,7 +124,7 @@ class RegistryClient:
             raise RefusedError(
                 f"{self.url} does not find the schema just registered in {subject}",
                 status=404,
-                code=NO_SCHEMA,
+                code=SCHEMA_NOT_FOUND,
             )
         return again
 
@@ -280,7 +280,7 @@ class RegistryClient:
         try:
             return self._read(_answers.deprecated_versions, "GET", f"/config/{_quoted(subject)}")
         except RefusedError as error:
-            if error.code in (_NO_CONFIG, NO_SUBJECT):
+            if error.code in (_NO_CONFIG, SUBJECT_NOT_FOUND):
                 return {}
             raise
 
@@ -348,7 +348,7 @@ class RegistryClient:
         try:
             return self._read(read, method, path, body)
         except RefusedError as error:
-            if error.code in (NO_SUBJECT, NO_VERSION, NO_SCHEMA):
+            if error.code in (SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND):
                 return None
             raise
 
