@@ -20,7 +20,7 @@ from pyarrow import orc
 
 from bench.frame import Bench
 from bench.loader.data import Events
-from hadoop_loader._storage.parquet_encodings import column_encodings
+from hadoop_loader._storage.parquet_encodings import FileSettings
 from hadoop_loader._storage.staging import write_parquet
 
 _TURNS = 3
@@ -35,7 +35,7 @@ def compare(bench: Bench, events: Events, folder: Path) -> None:
     ways: dict[str, tuple[int, Callable[[io.BytesIO], object]]] = {
         "Parquet, as the loader writes it": (
             rows.num_rows,
-            lambda out: write_parquet(rows, out, column_encodings(rows)),
+            lambda out: write_parquet(rows, out, FileSettings(rows)),
         ),
         "ORC (pyarrow)": (
             rows.num_rows,

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from hadoop_loader._storage.failpoints import failpoint
 from hadoop_loader._storage.filesystem import AnyPath, open_for_write
 from hadoop_loader._storage.fsync import FsyncPool
-from hadoop_loader._storage.parquet_encodings import ColumnEncodings, column_encodings, very_few
+from hadoop_loader._storage.parquet_encodings import FileSettings, very_few
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,15 @@ class Stager:
         self, topic: str, table: str, rows: pa.Table, days: Sequence[tuple[str, int, int]]
     ) -> None:
         """Write one file for each (day, first row, number of rows)."""
-        encodings = column_encodings(rows)
         if very_few(rows.num_rows // max(1, len(days))):
             # Each piece of a column takes time, in every file, whatever its size.
             rows = rows.combine_chunks()
+        settings = FileSettings(rows)
         for day, start, count in days:
             path = self.path()
             failpoint("writing")
             with open_for_write(path) as file:
-                write_parquet(rows.slice(start, count), file, encodings)
+                write_parquet(rows.slice(start, count), file, settings)
                 size = file.tell()
             self._fsyncs.add(path)
             self.add(StagedFile(str(path), topic, table, day, path.name, count, size))
@@ -77,13 +77,11 @@ class Stager:
         return tuple(self._files)
 
 
-def write_parquet(rows: pa.Table, file: Any, encodings: ColumnEncodings) -> None:
+def write_parquet(rows: pa.Table, file: Any, settings: FileSettings) -> None:
     """Write rows as Parquet, with page checksums."""
     few = very_few(rows.num_rows)
     # Arrow calls Python for each of the many parts that it writes to an object of Python.
     out: Any = pa.BufferOutputStream() if few else file
-    pq.write_table(
-        rows, out, compression=encodings.compression(rows.num_rows), **encodings.settings
-    )
+    pq.write_table(rows, out, **settings.of(rows.num_rows))
     if few:
         file.write(out.getvalue())

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from hadoop_loader._fetch.messages import FetchedMessage, MessageColumns
-from hadoop_loader._storage.parquet_encodings import column_encodings
+from hadoop_loader._storage.parquet_encodings import FileSettings, column_encodings
 from hadoop_loader._storage.staging import write_parquet
 from hadoop_loader._tasks.load_task import TopicLoader, TopicPlan, WriterSchema
 from headworks._wire import prefix
@@ -43,7 +43,8 @@ class _MemoryWriter:
     ) -> None:
         del topic, table, days
         with pa.BufferOutputStream() as out:
-            write_parquet(rows, out, column_encodings(rows))
+            write_parquet(rows, out, FileSettings(rows))
+        column_encodings(rows)  # as the first larger file needs it
 
 
 def rehearse() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hadoop_loader._storage.parquet_encodings import column_encodings
+from hadoop_loader._storage.parquet_encodings import FileSettings, column_encodings
 from hadoop_loader._storage.staging import write_parquet
 
 pytestmark = pytest.mark.unit
@@ -33,7 +33,7 @@ def rows(count: int) -> pa.Table:
 def written(table: pa.Table) -> tuple[pa.Table, dict[str, tuple[str, bool]]]:
     """The rows that are read back, and (codec, has a dictionary) of each leaf column."""
     out = io.BytesIO()
-    write_parquet(table, out, column_encodings(table))
+    write_parquet(table, out, FileSettings(table))
     file: Any = pq.ParquetFile(io.BytesIO(out.getvalue()), page_checksum_verification=True)
     group = file.metadata.row_group(0)
     columns = map(group.column, range(group.num_columns))
@@ -41,27 +41,27 @@ def written(table: pa.Table) -> tuple[pa.Table, dict[str, tuple[str, bool]]]:
     return file.read(), found
 
 
+def test_a_file_of_very_few_rows_has_no_dictionaries() -> None:
+    table = rows(5_000)
+    back, columns = written(table)
+    assert back.equals(table)
+    assert set(columns.values()) == {("SNAPPY", False)}
+
+
 def test_repeated_values_get_a_dictionary_and_no_compression_in_a_small_file() -> None:
-    table = rows(300)
+    table = rows(5_001)
     back, columns = written(table)
     assert back.equals(table)
     assert columns == {
-        "own": ("SNAPPY", False),
+        "own": ("ZSTD", False),
         "with.dot": ("UNCOMPRESSED", True),
         "person.name": ("UNCOMPRESSED", True),
         "person.tags.list.element": ("UNCOMPRESSED", True),
         "by.key_value.key": ("UNCOMPRESSED", True),
-        "by.key_value.value": ("SNAPPY", False),
+        "by.key_value.value": ("ZSTD", False),
         "nothing": ("UNCOMPRESSED", True),
         "none.list.element": ("UNCOMPRESSED", True),
     }
-
-
-def test_a_file_of_more_rows_is_compressed_with_zstd() -> None:
-    back, columns = written(rows(5_001))
-    assert back.equals(rows(5_001))
-    assert columns["own"] == ("ZSTD", False)
-    assert columns["person.name"] == ("UNCOMPRESSED", True)
 
 
 def test_every_column_of_a_large_file_is_compressed() -> None:
@@ -74,17 +74,17 @@ def test_every_column_of_a_large_file_is_compressed() -> None:
 
 def test_a_dictionary_that_may_become_large_is_compressed() -> None:
     """Parquet gives such a dictionary up, and writes the values as they are."""
-    texts = [f"{n // 2:06}" * 300 for n in range(2000)]
-    table = pa.table({"text": texts, "kind": ["a", "b"] * 1000})
+    texts = [f"{n // 2:06}" * 100 for n in range(6000)]
+    table = pa.table({"text": texts, "kind": ["a", "b"] * 3000})
     back, columns = written(table)
     assert back.equals(table)
-    assert columns == {"text": ("SNAPPY", True), "kind": ("UNCOMPRESSED", True)}
+    assert columns == {"text": ("ZSTD", True), "kind": ("UNCOMPRESSED", True)}
 
 
 def test_only_values_of_which_a_row_has_several_get_no_statistics() -> None:
     out = io.BytesIO()
-    table = rows(300)
-    write_parquet(table, out, column_encodings(table))
+    table = rows(6000)
+    write_parquet(table, out, FileSettings(table))
     group = pq.ParquetFile(io.BytesIO(out.getvalue())).metadata.row_group(0)
     columns = map(group.column, range(group.num_columns))
     assert {c.path_in_schema for c in columns if not c.is_stats_set} == {
@@ -98,7 +98,7 @@ def test_only_values_of_which_a_row_has_several_get_no_statistics() -> None:
 def test_pages_end_at_a_size_and_not_at_a_number_of_rows() -> None:
     table = pa.table({"count": [n % 1000 for n in range(100_000)]})
     small, large = io.BytesIO(), io.BytesIO()
-    write_parquet(table, large, column_encodings(table))
+    write_parquet(table, large, FileSettings(table))
     pq.write_table(table, small, compression="zstd", max_rows_per_page=20_000)
     assert 2 * large.tell() < small.tell()
 
@@ -113,5 +113,5 @@ def test_long_values_do_not_make_a_page_of_many_megabytes(size: int) -> None:
 def test_a_table_without_rows() -> None:
     out = io.BytesIO()
     table = rows(3).slice(0, 0)
-    write_parquet(table, out, column_encodings(table))
+    write_parquet(table, out, FileSettings(table))
     assert pq.ParquetFile(io.BytesIO(out.getvalue())).read().equals(table)
