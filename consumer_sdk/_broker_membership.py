@@ -63,13 +63,11 @@ class BrokerMembership:
         self.begin, self.window = self._handed_out.begin, self._handed_out.window
         self.has_lost = self._handed_out.has_lost
         self.processed = self._handed_out.processed
-        # Whether assignments are changes and not whole lists: as by a cooperative assignor, and as
-        # by a broker that assigns (KIP-848).
+        # Whether assignments are changes, not whole lists: of a cooperative assignor, or KIP-848.
         self._cooperative = properties.get(
             "group.protocol"
         ) == "consumer" or "cooperative" in properties.get("partition.assignment.strategy", "")
-        # Where each partition was sent last: an offset, or an end of the log. Until librdkafka
-        # returns a message, it does not know the position.
+        # Where each partition was sent: librdkafka knows no position before the first message.
         self._sought: dict[Partition, int] = {}
         self.closed = False
         # Where a partition begins if its offset is not in the log; None: that is an error.
@@ -79,6 +77,7 @@ class BrokerMembership:
         self.polls = 0  # how often the application has polled because it asked for a message
         self._is_held = False  # whether fetching is paused because the buffer is full
         self._paused: set[Partition] = set()  # by the application
+        self._unused: set[Partition] = set()  # assigned while closing, and not reported
         self._failure: Exception | None = None  # of a background poll, for the application
         self._commits_itself = bool(properties.get("enable.auto.commit"))
         self._max_busy_seconds = int(properties.get(*_MAX_POLL_INTERVAL)) / 1000
@@ -348,9 +347,10 @@ class BrokerMembership:
         self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]
     ) -> None:
         """Begin at the committed offsets, or at `start` if there are none."""
-        if self.closed:
-            return  # they are revoked at once, and a request would hold up the close
         ours = [Partition(p.topic, p.partition) for p in partitions]
+        if self.closed:
+            self._unused.update(ours)
+            return  # they are revoked at once, and a request would hold up the close
         starts = self._starts(consumer, ours)
         self._sought |= starts
         for p in partitions:
@@ -382,10 +382,10 @@ class BrokerMembership:
         gone = [Partition(p.topic, p.partition) for p in partitions]
         self._fetched.discard(set(gone))
         self._paused -= set(gone)
-        for partition in gone:
-            self._sought.pop(partition, None)
-        if (on_revoked := self._on_revoked) is not None:
-            self._application.call(lambda: on_revoked(gone), self._max_busy_seconds)
+        self._sought = {at: offset for at, offset in self._sought.items() if at not in gone}
+        used = [partition for partition in gone if partition not in self._unused]
+        if (on_revoked := self._on_revoked) is not None and (used or not gone):
+            self._application.call(lambda: on_revoked(used), self._max_busy_seconds)
         self._handed_out.take_back(set(gone), self._is_handling, is_closing=self.closed)
         self._handed_out.store(self.client)
 

@@ -1,4 +1,4 @@
-"""librdkafka clients that survive a fork, and consumers that check the CRC of every batch.
+"""librdkafka clients that survive a fork, and consumers that check CRCs and close without a hang.
 
 librdkafka's threads do not survive a fork. Destroying such a client in the child waits for them for
 ever, or reads the memory of their stacks. Python destroys a client as soon as it collects it: as
@@ -9,6 +9,8 @@ Rules:
 - A client that a user's process may hold across a fork is created here.
 - Every consumer of ours is created here, so that none returns a record whose batch has a wrong CRC.
   librdkafka does not check it by default.
+- A consumer leaves its group before it closes. If librdkafka gives it partitions while it closes,
+  assigning them may wait for ever for an answer (librdkafka #4884), and holds Python's lock.
 - The child keeps the parent's clients for ever: it never destroys, polls, or flushes them.
 - A child's own client is not destroyed at the end of the interpreter. The parent may have been
   resolving a name when it forked. The child then holds the lock of glibc's `getaddrinfo` for ever,
@@ -35,6 +37,9 @@ from headworks.errors import UsageError
 if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
 
+_LEAVE_SECONDS = 5.0
+_LEAVE_POLL_SECONDS = 0.02
+_LEAVE_MESSAGES = 500  # of one poll
 _GREENLETS = ("gevent", "eventlet")
 _GREENLET_PAUSE_SECONDS = 0.02
 _METADATA_SECONDS = 1.0
@@ -104,7 +109,39 @@ class KafkaConsumer(confluent_kafka.Consumer):
     def __init__(self, properties: Mapping[str, Any]) -> None:
         with _refusals(properties):
             super().__init__({"check.crcs": True, **properties})
+        self._is_member = False  # whether it has subscribed, and is not closed
+        self._is_static = "group.instance.id" in properties
         _of_this_process.add(self)
+
+    def subscribe(self, *topics: Any, **callbacks: Any) -> None:
+        """Do what librdkafka's consumer does."""
+        super().subscribe(*topics, **callbacks)
+        self._is_member = True
+
+    def close(self) -> None:
+        """Leave the group, and close; see the rules above. Messages not consumed are dropped."""
+        was_member, self._is_member = self._is_member, False
+        try:
+            if was_member:
+                self._leave()
+        finally:
+            super().close()
+
+    def _leave(self) -> None:
+        """Serve rebalances until none can follow, or nearly none for a static member.
+
+        A static member must not leave (KIP-345), and unsubscribing would say so to the group.
+        """
+        deadline = time.monotonic() + _LEAVE_SECONDS
+        if not self._is_static:
+            self.unsubscribe()
+        timeout = 0.0
+        while super().consume(_LEAVE_MESSAGES, timeout) or (
+            not self._is_static and self.assignment()
+        ):
+            if time.monotonic() >= deadline:
+                break
+            timeout = _LEAVE_POLL_SECONDS  # until librdkafka asks for what it gave meanwhile
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[confluent_kafka.Message]:
         """Do what librdkafka's consumer does, but let other greenlets run meanwhile."""
