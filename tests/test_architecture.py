@@ -41,7 +41,8 @@ ROOMS = {
     "headworks": [
         {"_audit_counting"},
         {"groups", "registry_client"},
-        {"_decoding", "_kafka", "codec", "compatibility"},
+        {"_kafka", "codec", "compatibility"},
+        {"_decoding"},
         {"_choice", "_server", "_settings", "_wire", "_zookeeper", "schema"},
         {"_toml_text"},
         {"_atomic_file", "_bundled_schemas", "_hive_types", "_native", "_subject", "errors"},

@@ -6,15 +6,16 @@ Rules:
   values and hands every other event to the Python encoder, so only the speed differs.
 - Encoding is optimistic. The generated function raises any exception for a wrong value, and only
   then is the event examined for the wrong field. A correct event pays nothing.
+- No event is encoded that every reader would refuse, because too many values are inside each other.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
-from headworks.codec._explain import explain
+from headworks.codec._explain import EncodeError, explain
 
 T = TypeVar("T")
 EventIn = TypeVar("EventIn", contravariant=True)
@@ -49,7 +50,7 @@ class EventEncoder(Protocol[EventIn]):
 class PythonEncoder(Generic[T]):
     """The encoder that `headworks gen` wrote for the record `name`; `schema` explains mistakes."""
 
-    __slots__ = ("_encode", "_event_time", "_key", "_name", "_schema")
+    __slots__ = ("_encode", "_event_time", "_is_taken", "_key", "_name", "_schema")
 
     def __init__(
         self,
@@ -63,23 +64,42 @@ class PythonEncoder(Generic[T]):
         self._encode = encode
         self._event_time = event_time
         self._key = key
+        # Says whether readers take a datum. None: no look is needed; False: nobody knows yet.
+        self._is_taken: Callable[[bytes], bool] | Literal[False] | None = False
 
     def encode(self, event: T, /) -> bytes:
         """Return the Avro bytes of an event, without framing."""
+        is_taken = self._is_taken
+        if is_taken is False:
+            is_taken = self._look_at_nesting()
         try:
-            return self._encode(event)
+            value = self._encode(event)
+            if is_taken is None or is_taken(value):
+                return value
         except _ENCODING_ERRORS as error:
             raise explain(self._schema, self._name, event, error) from None
+        except RecursionError:
+            if is_taken is None:
+                raise  # the stack was nearly full before
+        raise self._too_deep(event)
 
     def message(self, head: bytes, event: T, /) -> EncodedMessage:
         """Return the message of an event; its value is `head` and the Avro bytes."""
-        try:
-            value = head + self._encode(event)
-        except _ENCODING_ERRORS as error:
-            raise explain(self._schema, self._name, event, error) from None
+        value = head + self.encode(event)
         time_of, key_of = self._event_time, self._key
         return (
             value,
             None if time_of is None else time_of(event),
             None if key_of is None else key_of(event),
         )
+
+    def _look_at_nesting(self) -> Callable[[bytes], bool] | None:
+        from headworks.codec._nesting import nesting_check
+
+        self._is_taken = nesting_check(self._schema, self._name)
+        return self._is_taken
+
+    def _too_deep(self, event: T) -> EncodeError:
+        from headworks.codec._nesting import TOO_DEEP
+
+        return EncodeError(self._name.rpartition(".")[2], "", event, TOO_DEEP)

@@ -43,7 +43,10 @@ class EncodeError(UsageError):
     """A value that is not of its field's type: `path` (dotted), `value`, and `expected`."""
 
     def __init__(self, event: str, path: str, value: object, expected: str) -> None:
-        shown = repr(value)
+        try:
+            shown = repr(value)
+        except RecursionError:  # of a value with too many others inside each other
+            shown = object.__repr__(value)
         if len(shown) > _MAX_SHOWN_CHARACTERS:
             shown = f"{shown[:_MAX_SHOWN_CHARACTERS]}..."
         super().__init__(

@@ -25,12 +25,26 @@ _KINDS: tuple[dict[str, Any], ...] = (
     {"group.protocol": "consumer"},
 )
 _DELAYS_MS = {
-    False: [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12],  # of a member that leaves its group
+    False: [
+        0.0,
+        1.0,
+        2.0,
+        3.0,
+        4.0,
+        5.0,
+        6.0,
+        7.0,
+        8.0,
+        10.0,
+        12.0,
+    ],  # of a member that leaves its group
     True: [0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6],  # of a static one, which tells nobody
 }
 
 
-def _member(broker: str, topic: str, group: str, kind: dict[str, Any], delay: float) -> Any:
+def _member(
+    broker: str, topic: str, group: str, kind: dict[str, Any], delay: float
+) -> KafkaConsumer:
     def assigned(*_: object) -> None:
         end = time.perf_counter() + delay / 1000
         while time.perf_counter() < end:
@@ -43,7 +57,7 @@ def _member(broker: str, topic: str, group: str, kind: dict[str, Any], delay: fl
 
 def close_members(broker: str, topic: str) -> int:
     """Close members of all kinds after all delays; return how many."""
-    base, members = f"closing-{uuid.uuid4().hex[:8]}", []
+    base, members = f"closing-{uuid.uuid4().hex[:8]}", list[KafkaConsumer]()
     for (number, kind), static in itertools.product(enumerate(_KINDS), _DELAYS_MS):
         for delay in _DELAYS_MS[static]:
             group = f"{base}-{number}-{static}-{delay}"
@@ -53,7 +67,8 @@ def close_members(broker: str, topic: str) -> int:
 
     def have_joined() -> bool:
         found = admin.list_consumer_groups(states={ConsumerGroupState.STABLE}).result(60).valid
-        return sum(each.group_id.startswith(base) for each in found) == len(members)
+        joined = [each for each in found if each.group_id.startswith(base)]
+        return len(joined) == len(members)
 
     until(have_joined)
     time.sleep(0.5)  # the last answers are on their way

@@ -44,7 +44,7 @@ def test_partitions_that_come_too_late_are_not_reported(broker: Service, registr
 
     def is_given() -> bool:
         found = admin.describe_consumer_groups([topic])[topic].result(60)
-        return found.state == ConsumerGroupState.STABLE
+        return bool(found.state == ConsumerGroupState.STABLE)
 
     until(is_given)
     consumer.close()
