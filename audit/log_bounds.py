@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from headworks._audit.reader import broker_unreachable
 from headworks._kafka.client_properties import client_properties
-from headworks._kafka.log_offsets import EARLIEST, LATEST, list_offsets
+from headworks._kafka.log_offsets import EARLIEST, LATEST, list_several
 
 _TIMEOUT_SECONDS = 10.0
 
@@ -37,10 +37,9 @@ class LogBoundsReader:
         except KafkaException as error:
             raise broker_unreachable(self._bootstrap, error) from None
         places = [(t, p) for t in topics if t in found for p in found[t].partitions]
-        starts, ends = (
-            list_offsets(self._admin, places, spec, timeout=_TIMEOUT_SECONDS).offsets
-            for spec in (EARLIEST, LATEST)
-        )
+        bounds = [EARLIEST, LATEST]
+        several = list_several(self._admin, places, bounds, timeout=_TIMEOUT_SECONDS)
+        starts, ends = (listed.offsets for listed in several)
         known = starts.keys() & ends.keys()
         unknown = {topic for topic, partition in places if (topic, partition) not in known}
         answer: dict[str, dict[int, tuple[int, int]]] = {t: {} for t in topics if t not in unknown}

@@ -15,10 +15,9 @@ from itertools import pairwise
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from headworks._kafka.client_properties import client_properties
-from headworks._kafka.log_offsets import EARLIEST, LATEST, Place, list_offsets
+from headworks._kafka.log_offsets import EARLIEST, LATEST, Place, list_several
 from headworks.errors import UnreachableError
 
 _TIMEOUT_SECONDS = 10.0
@@ -105,8 +104,7 @@ class TopicReader:
             partitions = [
                 (name, number) for name, topic in found.items() for number in topic.partitions
             ]
-            firsts = self._offsets(partitions, EARLIEST)
-            ends = self._offsets(partitions, LATEST)
+            firsts, ends = self._bounds(partitions)
         except KafkaException as error:
             raise broker_unreachable(self._bootstrap, error) from None
         self._growth.note(ends, round(self._now()) * 1000)
@@ -119,17 +117,17 @@ class TopicReader:
             self._growth.since_ms or 0,
         )
 
-    def _offsets(self, partitions: Collection[Place], spec: OffsetSpec) -> dict[str, int]:
-        """Return the sum per topic; a partition without a leader counts as 0."""
-        listed = list_offsets(self._admin, partitions, spec, timeout=_TIMEOUT_SECONDS)
-        for error in listed.errors.values():
+    def _bounds(self, partitions: Collection[Place]) -> list[dict[str, int]]:
+        """Return the sums of the first offsets and of the ends, per topic.
+
+        A partition without a leader counts as 0.
+        """
+        bounds = [EARLIEST, LATEST]
+        several = list_several(self._admin, partitions, bounds, timeout=_TIMEOUT_SECONDS)
+        for error in (error for listed in several for error in listed.errors.values()):
             if error.args[0].retriable():
                 raise error
-        sums: dict[str, int] = {}
-        for topic, partition in partitions:
-            offset = max(0, listed.offsets.get((topic, partition), 0))
-            sums[topic] = sums.get(topic, 0) + offset
-        return sums
+        return [_sums(partitions, listed.offsets) for listed in several]
 
     def _row(
         self, name: str, partitions: int, firsts: Mapping[str, int], ends: Mapping[str, int]
@@ -147,3 +145,10 @@ class TopicReader:
         for (before, old), (after, new) in pairwise(samples):
             if name in old and name in new and after > before:
                 yield max(0.0, (new[name] - old[name]) / (after - before))
+
+
+def _sums(partitions: Collection[Place], offsets: Mapping[Place, int]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for topic, partition in partitions:
+        sums[topic] = sums.get(topic, 0) + max(0, offsets.get((topic, partition), 0))
+    return sums

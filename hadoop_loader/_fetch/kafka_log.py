@@ -118,7 +118,7 @@ class KafkaLog:
         """See Log.watermarks."""
         from headworks._kafka.log_offsets import EARLIEST, LATEST
 
-        low, high = self._offsets(topics, EARLIEST), self._offsets(topics, LATEST)
+        low, high = self._offsets(topics, EARLIEST, LATEST)
         if not low.keys() & high.keys() and (asked := sum(map(len, topics.values()))):
             raise UnreachableError(
                 f"broker {self._bootstrap}: no leader answers for any of {asked} partitions",
@@ -126,7 +126,7 @@ class KafkaLog:
             )
         return {
             topic: {
-                # Asked one after the other: retention may have passed the end.
+                # Not of one moment: retention may have passed the end.
                 p: Watermarks(low[topic, p], max(low[topic, p], high[topic, p]))
                 for p in partitions
                 if (topic, p) in low and (topic, p) in high
@@ -147,24 +147,24 @@ class KafkaLog:
         from headworks._kafka.log_offsets import LATEST, at_time
 
         asked = {topic: partitions}
-        found, ends = self._offsets(asked, at_time(time_ms)), self._offsets(asked, LATEST)
+        found, ends = self._offsets(asked, at_time(time_ms), LATEST)
         if away := sorted({(topic, p) for p in partitions} - (found.keys() & ends.keys())):
             raise no_leader_error(topic, [p for _, p in away])
         return {p: found[topic, p] if found[topic, p] >= 0 else ends[topic, p] for p in partitions}
 
     def _offsets(
-        self, topics: Mapping[str, Sequence[int]], spec: Any
-    ) -> Mapping[tuple[str, int], int]:
-        """Return the offsets that leaders report; no leader, no offset."""
-        from headworks._kafka.log_offsets import list_offsets
+        self, topics: Mapping[str, Sequence[int]], *specs: Any
+    ) -> list[Mapping[tuple[str, int], int]]:
+        """Return the offsets that leaders report, of each spec; no leader, no offset."""
+        from headworks._kafka.log_offsets import list_several
 
         places = [(topic, partition) for topic, found in topics.items() for partition in found]
         # committed only, as the fetches
-        listed = list_offsets(self._admin, places, spec, timeout=self._timeout, committed=True)
-        for error in listed.errors.values():
+        several = list_several(self._admin, places, specs, timeout=self._timeout, committed=True)
+        for error in (error for listed in several for error in listed.errors.values()):
             if error.args[0].code() not in _no_leader_codes():
                 raise unreachable_error(self._bootstrap, error)
-        return listed.offsets
+        return [listed.offsets for listed in several]
 
     def _checked(self, ask: Any) -> Any:
         from confluent_kafka import KafkaException

@@ -2,7 +2,7 @@
 
 Rules:
 
-- One request for each broker and 2,000 partitions, for any number of topics.
+- One request for each broker, spec, and 2,000 partitions, for any number of topics.
 - A partition without an answer has an error and no offset. librdkafka gives no error for a leader
   that is known and does not answer: that is LEADER_NOT_AVAILABLE here.
 - The caller decides which errors matter.
@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from itertools import islice
 from typing import Any, NamedTuple
@@ -58,22 +58,41 @@ def list_offsets(
 
     With `committed`, the end of a partition is where readers of committed messages stop.
     """
+    return list_several(admin, places, [spec], timeout=timeout, committed=committed)[0]
+
+
+def list_several(
+    admin: AdminClient,
+    places: Iterable[Place],
+    specs: Sequence[OffsetSpec],
+    *,
+    timeout: float,
+    committed: bool = False,
+) -> list[ListedOffsets]:
+    """Return what `list_offsets` returns for each of `specs`, which are asked at the same time.
+
+    So an end may be older than what retention has removed since.
+    """
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    listed = ListedOffsets({}, {})
+    several = [ListedOffsets({}, {}) for _ in specs]
     for batch in _batches(places):
-        futures = admin.list_offsets(
-            {TopicPartition(*place): spec for place in batch},
-            isolation_level=level,
-            request_timeout=timeout,
-        )
-        for at, future in futures.items():
-            try:
-                offset = _offset(future, timeout + _SPARE_SECONDS)
-            except KafkaException as error:
-                listed.errors[at.topic, at.partition] = error
-            else:
-                listed.offsets[at.topic, at.partition] = offset
-    return listed
+        asked = [
+            admin.list_offsets(
+                {TopicPartition(*place): spec for place in batch},
+                isolation_level=level,
+                request_timeout=timeout,
+            )
+            for spec in specs
+        ]
+        for listed, futures in zip(several, asked, strict=True):
+            for at, future in futures.items():
+                try:
+                    offset = _offset(future, timeout + _SPARE_SECONDS)
+                except KafkaException as error:
+                    listed.errors[at.topic, at.partition] = error
+                else:
+                    listed.offsets[at.topic, at.partition] = offset
+    return several
 
 
 def _offset(future: Future[Any], timeout: float) -> int:

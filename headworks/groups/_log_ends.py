@@ -20,7 +20,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from headworks._kafka.client_properties import client_properties
 from headworks._kafka.clients import KafkaConsumer
-from headworks._kafka.log_offsets import EARLIEST, LATEST, at_time, list_offsets
+from headworks._kafka.log_offsets import EARLIEST, LATEST, at_time, list_several
 from headworks.groups._classic import ClassicGroups
 from headworks.groups._model import PartitionOffset, TopicPartition
 
@@ -46,10 +46,9 @@ class LogOffsets:
 
     def of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
         """Return the bounds of logs, without partitions that are missing or have no leader now."""
-        starts = self._ask(partitions, EARLIEST)
-        ends = self._ask(partitions, LATEST)
+        starts, ends = self._ask(partitions, EARLIEST, LATEST)
         return {
-            partition: LogBounds(starts[partition], ends[partition])
+            partition: LogBounds(starts[partition], max(starts[partition], ends[partition]))
             for partition in starts.keys() & ends.keys()
         }
 
@@ -57,15 +56,20 @@ class LogOffsets:
         self, partitions: Collection[TopicPartition], timestamp: int
     ) -> dict[TopicPartition, int]:
         """Return the offset of the first message at or after a time in ms, if there is one."""
-        found = self._ask(partitions, at_time(timestamp))
+        [found] = self._ask(partitions, at_time(timestamp))
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     def _ask(
-        self, partitions: Collection[TopicPartition], spec: OffsetSpec
-    ) -> dict[TopicPartition, int]:
-        listed = list_offsets(self._broker.admin, partitions, spec, timeout=_TIMEOUT_SECONDS)
-        self._broker.check("look up the log offsets", listed.errors.values())
-        return {TopicPartition(*place): offset for place, offset in listed.offsets.items()}
+        self, partitions: Collection[TopicPartition], *specs: OffsetSpec
+    ) -> list[dict[TopicPartition, int]]:
+        admin = self._broker.admin
+        several = list_several(admin, partitions, specs, timeout=_TIMEOUT_SECONDS)
+        errors = [error for listed in several for error in listed.errors.values()]
+        self._broker.check("look up the log offsets", errors)
+        return [
+            {TopicPartition(*place): offset for place, offset in listed.offsets.items()}
+            for listed in several
+        ]
 
 
 class TimestampLookup:

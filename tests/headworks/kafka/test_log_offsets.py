@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException
 
-from headworks._kafka.log_offsets import EARLIEST, ListedOffsets, list_offsets
+from headworks._kafka.log_offsets import (
+    EARLIEST,
+    LATEST,
+    ListedOffsets,
+    list_offsets,
+    list_several,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -64,3 +70,26 @@ def test_thousands_of_partitions_take_a_few_requests() -> None:
     level = IsolationLevel.READ_COMMITTED
     assert leaders.requests == [(2000, level, 3.0), (2000, level, 3.0), (1, level, 3.0)]
     assert list_offsets(leaders, [], EARLIEST, timeout=3.0) == ListedOffsets({}, {})
+
+
+def test_several_specs_are_asked_before_any_answer_is_awaited() -> None:
+    events: list[str] = []
+
+    class Slow(Leaders):
+        def list_offsets(self, asked: dict[Any, Any], **options: Any) -> dict[Any, Any]:
+            events.append("asked")
+            offset = 3 if EARLIEST in asked.values() else 8
+            answer = SimpleNamespace(offset=offset)
+
+            def result(_: float) -> Any:
+                events.append("awaited")
+                return answer
+
+            return {at: SimpleNamespace(result=result) for at in asked}
+
+    leaders: Any = Slow(None)
+    places = [("t", 0), ("u", 1)]
+    first, last = list_several(leaders, places, [EARLIEST, LATEST], timeout=1.0)
+    assert first == ListedOffsets(dict.fromkeys(places, 3), {})
+    assert last == ListedOffsets(dict.fromkeys(places, 8), {})
+    assert events == ["asked"] * 2 + ["awaited"] * 4
