@@ -136,10 +136,11 @@ class KafkaConsumer(confluent_kafka.Consumer):
         if not self._is_static:
             self.unsubscribe()
         timeout = 0.0
-        while super().consume(_LEAVE_MESSAGES, timeout) or (
-            not self._is_static and self.assignment()
-        ):
-            if time.monotonic() >= deadline:
+        while time.monotonic() < deadline:
+            if self._is_static:
+                self.pause(self.assignment())  # else messages arrive as long as there are any
+            found = super().consume(_LEAVE_MESSAGES, timeout)
+            if not found and (self._is_static or not self.assignment()):
                 break
             timeout = _LEAVE_POLL_SECONDS  # until librdkafka asks for what it gave meanwhile
 

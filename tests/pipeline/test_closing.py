@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 
 from consumer_sdk import Consumer, Partition
+from headworks._kafka import clients
+from headworks._kafka.clients import KafkaConsumer, KafkaProducer
 from headworks._server.child_process import Service
 from tests.soak import slow_handlers
 from tests.waiting import PATIENCE, until
@@ -49,3 +53,37 @@ def test_partitions_that_come_too_late_are_not_reported(broker: Service, registr
     until(is_given)
     consumer.close()
     assert seen == []
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_messages_that_keep_coming_hold_up_no_close(
+    broker: Service, static: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "_LEAVE_SECONDS", math.inf)
+    topic = f"keep-coming-{static}"
+    slow_handlers.create(broker.address, topic, 2)
+    producer = KafkaProducer({"bootstrap.servers": broker.address, "linger.ms": 1})
+    ended = threading.Event()
+
+    def produce() -> None:
+        while not ended.wait(0.001):
+            for _ in range(100):
+                producer.produce(topic, b"x" * 10)
+            producer.poll(0)
+
+    named = {"group.instance.id": "one"} if static else {}
+    consumer = KafkaConsumer(
+        {"bootstrap.servers": broker.address, "group.id": topic, "fetch.wait.max.ms": 5, **named}
+    )
+    consumer.subscribe([topic])
+    threads = [threading.Thread(target=each) for each in (produce, consumer.close)]
+    threads[0].start()
+    try:
+        until(lambda: len(consumer.consume(500, 0.5)) == 500)
+        threads[1].start()
+        threads[1].join(PATIENCE)
+        assert not threads[1].is_alive()
+    finally:
+        ended.set()
+        threads[0].join()
+        producer.flush(PATIENCE)
