@@ -87,3 +87,27 @@ def test_messages_that_keep_coming_hold_up_no_close(
         ended.set()
         threads[0].join()
         producer.flush(PATIENCE)
+
+
+@pytest.mark.parametrize(("named", "left"), [({"group.instance.id": "one"}, 1), ({}, 0)])
+def test_only_a_static_member_stays_in_its_group(
+    broker: Service, registry: Service, named: dict[str, Any], left: int
+) -> None:
+    topic = f"stays-{left}"
+    slow_handlers.create(broker.address, topic, 2)
+    consumer: Consumer[dict[str, Any]] = Consumer(
+        topics=[topic],
+        group=topic,
+        bootstrap=broker.address,
+        registry=registry.url,
+        config={"session.timeout.ms": 300_000, **named},
+    )
+    admin = AdminClient({"bootstrap.servers": broker.address})
+
+    def members() -> int:
+        return len(admin.describe_consumer_groups([topic])[topic].result(60).members)
+
+    until(lambda: consumer.poll(0.1) is None and len(consumer.assignment) == 2)
+    assert members() == 1
+    consumer.close()
+    assert members() == left
