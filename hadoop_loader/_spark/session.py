@@ -51,6 +51,9 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     **_DAEMON,
 }
+# Java would reserve 48 MB for this compiler's code. Spark alone takes 35 MB, and a statement for
+# which there is no room fails (VirtualMachineError).
+_FIRST_COMPILER = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=192m")
 _ADDRESS_VARIABLE = "SPARK_LOCAL_IP"
 # PySpark logs these exceptions to stderr, with stack traces, and also raises them.
 _DUPLICATE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -286,7 +289,7 @@ def _settings(
         f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
         f"-Dderby.stream.error.file={state}/derby.log",
         "-XX:+UseSerialGC",
-        *(() if config.long_queries else ("-XX:TieredStopAtLevel=1",)),
+        *(() if config.long_queries else _FIRST_COMPILER),
         *options,
     )
     return {

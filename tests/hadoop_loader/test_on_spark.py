@@ -358,3 +358,10 @@ def test_a_session_without_icebergs_jar_is_refused_with_the_way_to_get_it(spark:
     with pytest.raises(UsageError, match="class path has no Iceberg") as error:
         check_iceberg(spark)
     assert "org.apache.iceberg:iceberg-spark-runtime" in str(error.value)
+
+
+def test_a_session_has_room_for_the_code_of_many_statements(spark: Any) -> None:
+    # A session that only loads uses the first compiler alone, to whose code Java gives 48 MB.
+    pools = spark._jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+    room = sum(pool.getUsage().getMax() for pool in pools if pool.getName().startswith("Code"))
+    assert room >= 150 << 20
