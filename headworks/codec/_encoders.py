@@ -50,7 +50,7 @@ class EventEncoder(Protocol[EventIn]):
 class PythonEncoder(Generic[T]):
     """The encoder that `headworks gen` wrote for the record `name`; `schema` explains mistakes."""
 
-    __slots__ = ("_encode", "_event_time", "_is_taken", "_key", "_name", "_schema")
+    __slots__ = ("_encode", "_event_time", "_key", "_name", "_nesting", "_schema")
 
     def __init__(
         self,
@@ -64,24 +64,28 @@ class PythonEncoder(Generic[T]):
         self._encode = encode
         self._event_time = event_time
         self._key = key
-        # Says whether readers take a datum. None: no look is needed; False: nobody knows yet.
-        self._is_taken: Callable[[bytes], bool] | Literal[False] | None = False
+        # Says why readers refuse a datum. None: no look is needed; False: nobody knows yet.
+        self._nesting: Callable[[bytes], str | None] | Literal[False] | None = False
 
     def encode(self, event: T, /) -> bytes:
         """Return the Avro bytes of an event, without framing."""
-        is_taken = self._is_taken
-        if is_taken is False:
-            is_taken = self._look_at_nesting()
+        check = self._nesting
+        if check is False:
+            check = self._look_at_nesting()
         try:
             value = self._encode(event)
-            if is_taken is None or is_taken(value):
-                return value
+            expected = None if check is None else check(value)
         except _ENCODING_ERRORS as error:
             raise explain(self._schema, self._name, event, error) from None
         except RecursionError:
-            if is_taken is None:
+            if check is None:
                 raise  # the stack was nearly full before
-        raise self._too_deep(event)
+            from headworks.codec._nesting import TOO_DEEP
+
+            expected = TOO_DEEP
+        if expected is not None:
+            raise EncodeError(self._name.rpartition(".")[2], "", event, expected)
+        return value
 
     def message(self, head: bytes, event: T, /) -> EncodedMessage:
         """Return the message of an event; its value is `head` and the Avro bytes."""
@@ -93,13 +97,8 @@ class PythonEncoder(Generic[T]):
             None if key_of is None else key_of(event),
         )
 
-    def _look_at_nesting(self) -> Callable[[bytes], bool] | None:
+    def _look_at_nesting(self) -> Callable[[bytes], str | None] | None:
         from headworks.codec._nesting import nesting_check
 
-        self._is_taken = nesting_check(self._schema, self._name)
-        return self._is_taken
-
-    def _too_deep(self, event: T) -> EncodeError:
-        from headworks.codec._nesting import TOO_DEEP
-
-        return EncodeError(self._name.rpartition(".")[2], "", event, TOO_DEEP)
+        self._nesting = nesting_check(self._schema, self._name)
+        return self._nesting

@@ -19,11 +19,11 @@ from headworks.schema._governance import event_record
 TOO_DEEP = f"at most {MAX_NESTING} records, arrays, and maps inside each other"
 
 
-def nesting_check(schema_text: str, record: str) -> Callable[[bytes], bool] | None:
-    """Return what says whether readers take a datum; None if the schema is not recursive.
+def nesting_check(schema_text: str, record: str) -> Callable[[bytes], str | None] | None:
+    """Return what says why readers refuse a datum, or None; None if the schema is not recursive.
 
-    `record` is the full name of the datum's record in the schema. If there is none of that name,
-    the datum is of the whole schema.
+    The reason is told as what is expected. `record` is the full name of the datum's record in the
+    schema. If there is none of that name, the datum is of the whole schema.
     """
     schema = parse(schema_text, strict=False)
     with suppress(LookupError):
@@ -32,14 +32,14 @@ def nesting_check(schema_text: str, record: str) -> Callable[[bytes], bool] | No
         return None
     check = DatumCheck(schema)
 
-    def is_taken(datum: bytes) -> bool:
+    def expected(datum: bytes) -> str | None:
         try:
             check.require_datum(datum, 0)
-        except BadDatumError:
-            return False
-        return True
+        except BadDatumError as error:
+            return f"a datum that readers take ({error})"
+        return None
 
-    return is_taken
+    return expected
 
 
 def _is_recursive(schema: Schema, outside: tuple[str, ...], seen: set[str]) -> bool:

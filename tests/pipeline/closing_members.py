@@ -24,21 +24,9 @@ _KINDS: tuple[dict[str, Any], ...] = (
     {"partition.assignment.strategy": "cooperative-sticky"},
     {"group.protocol": "consumer"},
 )
-_DELAYS_MS = {
-    False: [
-        0.0,
-        1.0,
-        2.0,
-        3.0,
-        4.0,
-        5.0,
-        6.0,
-        7.0,
-        8.0,
-        10.0,
-        12.0,
-    ],  # of a member that leaves its group
-    True: [0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6],  # of a static one, which tells nobody
+_DELAYS_MS = {  # of members that leave their groups, and of static ones, which tell nobody
+    False: (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12),
+    True: (0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6),
 }
 
 

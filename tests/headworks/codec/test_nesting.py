@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from typing import Any
 
@@ -68,7 +69,7 @@ def test_no_event_is_encoded_that_readers_refuse(link: Any, field: str) -> None:
         assert {255, 20_000} <= refused.keys()
         for text in refused.values():
             assert text.startswith("Link: the event is ")
-            assert "expected at most 250 records, arrays, and maps inside each other" in text
+            assert re.search("expected .*250 .* inside each other", text)
 
 
 def test_an_endless_event_is_refused(link: Any) -> None:
@@ -95,7 +96,7 @@ def test_an_untyped_event_is_encoded_for_readers(union: bool) -> None:
         return found
 
     assert DatumCheck(parse(text)).explain(encoded(80)) is None
-    with pytest.raises(UsageError, match=r"nested too deeply|at most 250 records"):
+    with pytest.raises(UsageError, match=r"nested too deeply|250 .* inside each other"):
         encoded(MAX_NESTING + 1)
 
 
