@@ -11,6 +11,8 @@ Rules:
   librdkafka does not check it by default.
 - A consumer leaves its group before it closes. If librdkafka gives it partitions while it closes,
   assigning them may wait for ever for an answer (librdkafka #4884), and holds Python's lock.
+- A consumer closes only after it has left. While the last commits of a cooperative member are under
+  way, a close ends it without leaving. The next member then waits for `session.timeout.ms`.
 - The child keeps the parent's clients for ever: it never destroys, polls, or flushes them.
 - A child's own client is not destroyed at the end of the interpreter. The parent may have been
   resolving a name when it forked. The child then holds the lock of glibc's `getaddrinfo` for ever,
@@ -111,6 +113,8 @@ class KafkaConsumer(confluent_kafka.Consumer):
             super().__init__({"check.crcs": True, **properties})
         self._is_member = False  # whether it has subscribed, and is not closed
         self._is_static = "group.instance.id" in properties
+        # A broker names the members of a classic group; others keep their own name as they leave.
+        self._is_named = properties.get("group.protocol") != "consumer"
         _of_this_process.add(self)
 
     def subscribe(self, *topics: Any, **callbacks: Any) -> None:
@@ -140,9 +144,12 @@ class KafkaConsumer(confluent_kafka.Consumer):
             if self._is_static:
                 self.pause(self.assignment())  # else messages arrive as long as there are any
             found = super().consume(_LEAVE_MESSAGES, timeout)
-            if not found and (self._is_static or not self.assignment()):
+            if not found and (self._is_static or self._has_left()):
                 break
             timeout = _LEAVE_POLL_SECONDS  # until librdkafka asks for what it gave meanwhile
+
+    def _has_left(self) -> bool:
+        return not (self.assignment() or (self._is_named and self.memberid()))
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[confluent_kafka.Message]:
         """Do what librdkafka's consumer does, but let other greenlets run meanwhile."""

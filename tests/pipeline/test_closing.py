@@ -16,6 +16,8 @@ from consumer_sdk import Consumer, Partition
 from headworks._kafka import clients
 from headworks._kafka.clients import KafkaConsumer, KafkaProducer
 from headworks._server.child_process import Service
+from tests.consumer_sdk.zookeeper_group.cluster import encoder
+from tests.damage import produce_batches
 from tests.soak import slow_handlers
 from tests.waiting import PATIENCE, until
 
@@ -89,25 +91,34 @@ def test_messages_that_keep_coming_hold_up_no_close(
         producer.flush(PATIENCE)
 
 
-@pytest.mark.parametrize(("named", "left"), [({"group.instance.id": "one"}, 1), ({}, 0)])
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [
+        ("range", {"partition.assignment.strategy": "range"}),
+        ("cooperative", {"partition.assignment.strategy": "cooperative-sticky"}),
+        ("by-broker", {"group.protocol": "consumer"}),
+    ],
+)
 def test_only_a_static_member_stays_in_its_group(
-    broker: Service, registry: Service, named: dict[str, Any], left: int
+    broker: Service, registry: Service, kind: str, config: dict[str, Any], static: bool
 ) -> None:
-    topic = f"stays-{left}"
-    slow_handlers.create(broker.address, topic, 2)
-    consumer: Consumer[dict[str, Any]] = Consumer(
-        topics=[topic],
-        group=topic,
-        bootstrap=broker.address,
-        registry=registry.url,
-        config={"session.timeout.ms": 300_000, **named},
-    )
+    """Each of twelve closes while its last commits are under way, each in a group of its own."""
+    topic = f"stays-{kind}-{static}"
+    produce_batches(broker.address, topic, list(map(encoder(registry.url, topic), range(10))))
+    if static:
+        config = {**config, "group.instance.id": "one"}
+    groups = [f"{topic}-{number}" for number in range(12)]
+    for group in groups:
+        consumer: Consumer[dict[str, Any]] = Consumer(
+            topics=[topic],
+            group=group,
+            bootstrap=broker.address,
+            registry=registry.url,
+            config=config,
+        )
+        until(lambda: consumer.poll(1))  # noqa: B023
+        consumer.close()
     admin = AdminClient({"bootstrap.servers": broker.address})
-
-    def members() -> int:
-        return len(admin.describe_consumer_groups([topic])[topic].result(60).members)
-
-    until(lambda: consumer.poll(0.1) is None and len(consumer.assignment) == 2)
-    assert members() == 1
-    consumer.close()
-    assert members() == left
+    described = admin.describe_consumer_groups(groups)
+    assert {len(found.result(60).members) for found in described.values()} == {int(static)}
