@@ -49,7 +49,7 @@ from headworks.errors import CorruptError, UnreachableError
 
 _Parsed = TypeVar("_Parsed")
 
-_MAX_FETCH_BYTES = 4 << 20  # more costs a new process memory that it has never written
+_MAX_FETCH_BYTES = 4 << 20  # memory that a process writes first is slow
 _MAX_PARTITION_BYTES = 4 << 20
 _CUT_SHORT = "it is longer than what the broker has of it"
 _MAX_CUT_SHORT = 3  # times that a first batch may be incomplete

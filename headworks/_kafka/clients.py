@@ -9,10 +9,9 @@ Rules:
 - A client that a user's process may hold across a fork is created here.
 - Every consumer of ours is created here, so that none returns a record whose batch has a wrong CRC.
   librdkafka does not check it by default.
-- A consumer leaves its group before it closes. If librdkafka gives it partitions while it closes,
-  assigning them may wait for ever for an answer (librdkafka #4884), and holds Python's lock.
-- A consumer closes only after it has left. While the last commits of a cooperative member are under
-  way, a close ends it without leaving. The next member then waits for `session.timeout.ms`.
+- A consumer has left its group before it closes. If librdkafka gives it partitions while it closes,
+  assigning them may wait for ever for an answer (librdkafka #4884), and holds Python's lock. If the
+  last commits of a cooperative member are under way then, librdkafka ends it without leaving.
 - The child keeps the parent's clients for ever: it never destroys, polls, or flushes them.
 - A child's own client is not destroyed at the end of the interpreter. The parent may have been
   resolving a name when it forked. The child then holds the lock of glibc's `getaddrinfo` for ever,
@@ -113,7 +112,7 @@ class KafkaConsumer(confluent_kafka.Consumer):
             super().__init__({"check.crcs": True, **properties})
         self._is_member = False  # whether it has subscribed, and is not closed
         self._is_static = "group.instance.id" in properties
-        # A broker names the members of a classic group; others keep their own name as they leave.
+        # A classic member has its id from the broker, until it leaves. Others keep their own.
         self._is_named = properties.get("group.protocol") != "consumer"
         _of_this_process.add(self)
 
@@ -132,7 +131,7 @@ class KafkaConsumer(confluent_kafka.Consumer):
             super().close()
 
     def _leave(self) -> None:
-        """Serve rebalances until none can follow, or nearly none for a static member.
+        """Serve rebalances until it has left; a static member, until nearly none can follow.
 
         A static member must not leave (KIP-345), and unsubscribing would say so to the group.
         """
