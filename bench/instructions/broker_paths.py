@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 
 from headworks._kafka.protocol.apis import ApiKey
@@ -28,23 +28,7 @@ def broker_paths(address: str) -> Iterator[CountedPath]:
     """Yield name, call, and the two counts of each path."""
     with Wire(address, timeout=_TIMEOUT_SECONDS) as wire:
         topics = ("one", "pipelined", "fifty", "megabyte", "flushed", *_IDEMPOTENT)
-        topic_class = kind(ApiKey.CREATE_TOPICS, 4, "request", "CreatableTopic")
-        wire.ask(
-            ApiKey.CREATE_TOPICS,
-            4,
-            topics=tuple(
-                topic_class(
-                    name=name,
-                    num_partitions=1,
-                    replication_factor=1,
-                    assignments=(),
-                    configs=(),
-                )
-                for name in topics
-            ),
-            timeout=timedelta(seconds=_TIMEOUT_SECONDS),
-            validate_only=False,
-        )
+        _create(wire, topics)
         yield "produce, batch of 1", _produces(wire, "one", 1), 100, 400
         yield "produce, batch of 1, 50 in flight", _produces(wire, "pipelined", 1, 50), 500, 3000
         yield "produce, batch of 50", _produces(wire, "fifty", 50), 100, 400
@@ -54,11 +38,34 @@ def broker_paths(address: str) -> Iterator[CountedPath]:
         yield "produce, idempotent, batch of 1", one, 100, 400
         yield "produce, idempotent, batch of 1, five in flight", pipelined, 500, 3000
         yield "produce, idempotent, batch of 50", fifty, 100, 400
+        _create(wire, ("compacted",), **{"cleanup.policy": "compact"})
+        yield "produce, beside a topic of opened batches", _produces(wire, "one", 1), 100, 400
         for topic in topics[:4]:
             _produces(wire, topic, 1, acks=-1)(1)  # readers see what is flushed
         yield "fetch, one message", _fetches(wire, "one", 300), 100, 400
         yield "fetch, 1 MB in batches of 50", _fetches(wire, "fifty", 1 << 20), 50, 200
         yield "fetch, a batch of 1 MB", _fetches(wire, "megabyte", 1 << 20), 10, 60
+
+
+def _create(wire: Wire, topics: Iterable[str], **configs: str) -> None:
+    topic_class = kind(ApiKey.CREATE_TOPICS, 4, "request", "CreatableTopic")
+    config_class = kind(ApiKey.CREATE_TOPICS, 4, "request", "CreatableTopicConfig")
+    wire.ask(
+        ApiKey.CREATE_TOPICS,
+        4,
+        topics=tuple(
+            topic_class(
+                name=name,
+                num_partitions=1,
+                replication_factor=1,
+                assignments=(),
+                configs=tuple(config_class(name=key, value=configs[key]) for key in configs),
+            )
+            for name in topics
+        ),
+        timeout=timedelta(seconds=_TIMEOUT_SECONDS),
+        validate_only=False,
+    )
 
 
 def _produces(

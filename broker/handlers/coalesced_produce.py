@@ -173,7 +173,7 @@ def coalesce(
         isinstance(partition, ErrorCode)
         or partition.internal
         or partition.config.append_time
-        or (node.hosted.opens_batches and partition.config.opens_batches)
+        or name in node.hosted.opened_topics
         or not sink.client.may_use_topic(_PRODUCE, name)
     ):
         return None

@@ -109,11 +109,12 @@ def batches_to_validate(
     found = []
     for number, part in enumerate(request.partitions):
         topic = node.hosted.name_of(part.topic)
-        partition = None if topic is None else node.hosted.partition(topic, part.partition)
-        if partition is None or not client.sees_topic(ApiKey.PRODUCE, partition.topic):
+        if topic not in node.hosted.opened_topics:
             continue
-        config = partition.config
-        if not config.opens_batches or not 0 < part.stop - part.start <= config.max_message_bytes:
+        partition = node.hosted.partition(topic, part.partition)
+        if partition is None or not client.sees_topic(ApiKey.PRODUCE, topic):
+            continue
+        if not 0 < part.stop - part.start <= partition.config.max_message_bytes:
             continue
         try:
             found.append(

@@ -45,19 +45,20 @@ class ValidationQueue:
         result, self._result = self._result, None
         if result is not None:
             return result
-        if not self._node.hosted.opens_batches:
+        looked_up, created = self._looked_up, self._created
+        self._looked_up = self._created = False
+        if not self._node.hosted.opened_topics:
             return NOT_VALIDATED
         batches = batches_to_validate(self._node, client, request, buffer)
+        if not batches:
+            return NOT_VALIDATED
         if is_large(batches):
             self._large = batches, bytes(buffer)
             return None
         result = validate_batches(batches, buffer, self._node.hosted.schema_ids)
-        if (result.unknown_ids and not self._looked_up) or (
-            not self._created and self._missing_topics(result)
-        ):
+        if (result.unknown_ids and not looked_up) or (not created and self._missing_topics(result)):
             self._incomplete = result
             return None
-        self._looked_up = self._created = False
         return result
 
     async def finish(self) -> None:

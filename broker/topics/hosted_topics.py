@@ -80,7 +80,7 @@ class HostedTopics:
         self.version = 0  # grows with every change
         self.cut_bytes = 0  # truncated from torn tails since the start
         self.producers = ProducerLimit(max_producers)  # of all partitions together
-        self.opens_batches = False  # whether any partition looks into its batches
+        self.opened_topics: frozenset[str] = frozenset()  # those whose batches are looked into
         self.schema_ids = (
             None if registry is None else SchemaIdCache(registry, folder.with_name(SCHEMAS_FILE))
         )
@@ -248,8 +248,8 @@ class HostedTopics:
         sync_folder(self.folder)  # before the topic is forgotten: its name may be used again
 
     def _changed(self) -> None:
-        self.opens_batches = any(
-            p.config.opens_batches and not p.internal for p in self.partitions()
+        self.opened_topics = frozenset(
+            p.topic for p in self.partitions() if p.config.opens_batches and not p.internal
         )
         self.version += 1
 

@@ -511,7 +511,7 @@ def test_the_topic_of_a_client_is_left_alone(tmp_path: Path) -> None:
             await broker.changes.delete(OFFSETS_TOPIC)
         async with inside(tmp_path) as broker:
             assert broker.hosted.topics[OFFSETS_TOPIC].internal
-            assert not broker.hosted.opens_batches, "producers keep the fast path"
+            assert not broker.hosted.opened_topics, "producers keep the fast path"
 
     asyncio.run(run())
 
