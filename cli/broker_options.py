@@ -110,8 +110,8 @@ class TopicOptions:
     require_subject: Annotated[
         str | None,
         typer.Option(
-            help="create a topic that matches this regular expression only if TOPIC-value is"
-            " registered",
+            help="create a topic whose whole name matches this regular expression only if"
+            " TOPIC-value is registered",
             metavar="PATTERN",
         ),
     ] = None
