@@ -1,6 +1,11 @@
 """Targets to seek to: an end of the log, a time, or an offset of each partition.
 
-Rules: a time means the first message at or after it, or the end if there is none.
+Rules:
+
+- A time means the first message at or after it, or the end if there is none.
+- The broker is asked for all partitions at once. It answers in order, so a request may wait for the
+  fetch before it (`fetch.wait.max.ms`, half a second). One request for each partition would wait
+  each time.
 """
 
 from __future__ import annotations
@@ -37,16 +42,16 @@ def offsets_of(
     if isinstance(target, Mapping):
         check_assigned(target, partitions)
         return {Partition(*partition): offset for partition, offset in target.items()}
+    if isinstance(target, datetime):
+        time_ms = max(0, milliseconds_of(target))  # -1 would be the end
+    else:
+        time_ms = RESET_OFFSETS[target]
     try:
-        if isinstance(target, datetime):
-            return _at_time(client, partitions, target)
-        low_and_high = {
-            p: client.get_watermark_offsets(_kafka_partition(p), _TIMEOUT_SECONDS)
-            for p in partitions
-        }
+        offsets = _first_since(client, partitions, time_ms)
+        past_end = [partition for partition, offset in offsets.items() if offset == _NO_OFFSET]
+        return offsets | _first_since(client, past_end, OFFSET_END)
     except KafkaException as error:
         raise UnreachableError(f"the broker does not say where {target} is: {error}") from None
-    return {p: ends[0 if target == "earliest" else 1] for p, ends in low_and_high.items()}
 
 
 def check_assigned(named: Iterable[Partition], partitions: Sequence[Partition]) -> None:
@@ -99,21 +104,21 @@ def note_beginning(
             client.commit(offsets=places, asynchronous=True)
 
 
-def _at_time(
-    client: confluent_kafka.Consumer, partitions: Sequence[Partition], instant: datetime
+def _first_since(
+    client: confluent_kafka.Consumer, partitions: Sequence[Partition], time_ms: int
 ) -> dict[Partition, int]:
-    millis = milliseconds_of(instant)
-    asked = [TopicPartition(p.topic, p.partition, millis) for p in partitions]
+    """Return the offset of each partition's first message at or after a time, or `_NO_OFFSET`.
+
+    OFFSET_BEGINNING and OFFSET_END are times as well: the protocol's ListOffsets has them.
+    """
+    if not partitions:
+        return {}
+    asked = [TopicPartition(p.topic, p.partition, time_ms) for p in partitions]
     found = {}
     for at in client.offsets_for_times(asked, _TIMEOUT_SECONDS):
-        partition = Partition(at.topic, at.partition)
         if at.error is not None:
             raise KafkaException(at.error)
-        found[partition] = at.offset
-        if at.offset == _NO_OFFSET:
-            found[partition] = client.get_watermark_offsets(
-                _kafka_partition(partition), _TIMEOUT_SECONDS
-            )[1]
+        found[Partition(at.topic, at.partition)] = at.offset
     return found
 
 

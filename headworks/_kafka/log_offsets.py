@@ -41,8 +41,11 @@ class ListedOffsets(NamedTuple):
 
 
 def at_time(time_ms: int) -> OffsetSpec:
-    """Return the question for the first message at or after a time; -1 answers that none is."""
-    spec: OffsetSpec = OffsetSpec.for_timestamp(time_ms)
+    """Return the question for the first message at or after a time; -1 answers that none is.
+
+    A time before 1970 is asked as 1970: for ListOffsets, -1 is the end, and -2 the beginning.
+    """
+    spec: OffsetSpec = OffsetSpec.for_timestamp(max(0, time_ms))
     return spec
 
 

@@ -140,6 +140,7 @@ def test_an_interceptor_may_refuse_events_and_sees_failures(site: Site) -> None:
         assert to.counts()["attempted"] == 0
     watching = Watching()
     options: dict[str, Any] = {"interceptors": [watching], "config": {"message.timeout.ms": 300}}
+    options["close_timeout"] = 1.0  # nobody answers it
     with Producer(
         "127.0.0.1:1", site.registry, application="c", state_dir=site.state, **options
     ) as to:

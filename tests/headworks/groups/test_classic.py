@@ -120,6 +120,7 @@ def test_resets_by_time_and_to_the_ends(broker: child_process.Service, topic: st
         ("earliest", [0, 0]),
         ("5000", [100, 100]),
         ("2099-01-01T00:00:00Z", [100, 100]),
+        ("1969-12-31T23:59:59.999Z", [0, 0]),
     ):
         moved, _ = run(broker, "reset", name, "--to", to, "--topic", topic, "--format", "json")
         assert [m["after"] for m in moved[0]["moves"]] == expected, to
