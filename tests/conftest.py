@@ -107,10 +107,12 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Say how many workers `-n auto` is; `-n logical`, for tests that never wait, is one a core."""
-    from tests.workers import worker_count
+    from tests.workers import is_quick, memory_gb, worker_count
 
     cores = os.cpu_count() or 1
-    return cores if config.option.numprocesses == "logical" else worker_count(cores)
+    if config.option.numprocesses == "logical":
+        return cores
+    return worker_count(cores, memory_gb(), quick=is_quick())
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -11,8 +11,15 @@ from tests.workers import modules_with_session, unit_of, worker_count
 pytestmark = pytest.mark.unit
 
 
-def test_workers_wait_more_than_they_compute_but_their_servers_need_memory() -> None:
-    assert [worker_count(cores) for cores in (1, 2, 4, 64)] == [2, 5, 10, 16]
+@pytest.mark.parametrize(
+    ("quick", "workers"), [(False, [2, 5, 10, 16]), (True, [3, 7, 14, 16])], ids=["slow", "quick"]
+)
+def test_workers_wait_more_than_they_compute(quick: bool, workers: list[int]) -> None:
+    assert [worker_count(cores, 64, quick=quick) for cores in (1, 2, 4, 64)] == workers
+
+
+def test_workers_and_their_servers_need_memory() -> None:
+    assert [worker_count(2, gb, quick=True) for gb in (1, 4, 6, 16)] == [2, 4, 6, 7]
 
 
 def test_the_modules_that_take_the_session_are_one_unit(root: Path) -> None:

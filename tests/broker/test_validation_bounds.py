@@ -39,6 +39,7 @@ def test_what_is_looked_at_for_one_request_is_bounded(sizes: tuple[int, ...]) ->
     partition = SimpleNamespace(topic="t", config=config)
     hosted = SimpleNamespace(
         name_of=str,
+        opened_topics={"t"},
         partition=lambda _topic, _index: partition,
         schema_ids=SimpleNamespace(url="http://r"),
     )
