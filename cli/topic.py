@@ -1,4 +1,4 @@
-"""`headworks topic`: list, create, describe, and delete topics on any Kafka broker."""
+"""`headworks topic`: list, create, describe, alter, and delete topics on any Kafka broker."""
 
 from __future__ import annotations
 
@@ -20,15 +20,22 @@ from headworks._cli.broker_address import (
 from headworks._cli.confirmation import YesOption, confirm
 from headworks._cli.options import BootstrapOption, RegistryOption
 from headworks._cli.output import Format, FormatOption, print_json, print_status, print_table
+from headworks._cli.topic_changes import (
+    add_partitions,
+    alter_configs,
+    config_pair,
+    configs_of,
+    create_topic,
+    delete_topic,
+)
 from headworks._settings import resolve
 from headworks.errors import FindingsError, RefusedError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from headworks._kafka.clients import KafkaConsumer
 
-topic_app = typer.Typer(no_args_is_help=True, help="List, create, and delete topics.")
+topic_app = typer.Typer(no_args_is_help=True, help="List, create, alter, and delete topics.")
 _TIMEOUT_SECONDS = 10.0
-_CHANGE_TIMEOUT_SECONDS = 30.0
 _OFFSETS_TIMEOUT_SECONDS = 5.0
 _RETRY_SECONDS = 0.1
 _DAMAGE_CONFIG = "headworks.damage"  # a read-only config of each of our brokers, one line a damage
@@ -64,16 +71,12 @@ def create(
     registry: RegistryOption = None,
 ) -> None:
     """Create a topic with the brokers' default number of replicas."""
-    from confluent_kafka.cimpl import NewTopic
-
     if require_subject:
         _require_subject(resolve("registry", registry), f"{topic}-value")
-    configs = dict(map(_config_pair, config or ()))
+    configs = dict(map(config_pair, config or ()))
     address = bootstrap_servers(bootstrap)
     topics_metadata(address)  # raises soon if no broker answers
-    admin = admin_client(address)
-    wanted = NewTopic(topic, partitions, config=configs)
-    _wait(admin.create_topics([wanted]), address, f"create {topic}")
+    create_topic(address, topic, partitions, configs)
     noun = "partition" if partitions == 1 else "partitions"
     print_status(f"created {topic} with {partitions} {noun}")
 
@@ -94,6 +97,8 @@ def describe(
     topic: Name, bootstrap: BootstrapOption = None, format: FormatOption = Format.TEXT
 ) -> None:
     """Show a topic's partitions: the broker, the first and next offset, and the messages.
+
+    The settings that the topic does not take from its brokers follow.
 
     A partition is `away` if its broker does not answer. It is `refused` if its broker runs but
     does not serve it. Damage that the brokers have found is listed, if you may ask them for it.
@@ -124,16 +129,60 @@ def describe(
         consumer.close()
     header = ("partition", "broker", "first_offset", "next_offset", "messages")
     damage = _damage(address, topic, sorted(cluster.brokers))
+    configs = configs_of(address, topic)
     if format is Format.JSON:
         rows_as_json = [dict(zip(header, row, strict=True)) for row in rows]
-        print_json({"topic": topic, "partitions": rows_as_json, "damage": damage})
+        shown_json = {"topic": topic, "partitions": rows_as_json}
+        print_json({**shown_json, "configs": configs, "damage": damage})
     else:
         shown = [("refused" if row[0] in refused else "away", row) for row in rows]
         print_table(header, [[word if v is None else v for v in row] for word, row in shown])
+        for name, value in configs.items():
+            print_status(f"setting: {name}={value}")
     for partition, broker in refused.items():
         print_status(f"broker {broker} does not serve {topic}[{partition}]: its log says why")
     for line in damage:
         print_status(f"damaged: {line}")
+
+
+@topic_app.command()
+def alter(
+    topic: Name,
+    config: Annotated[
+        list[str] | None, typer.Option(help="set a topic setting: NAME=VALUE; repeatable")
+    ] = None,
+    default: Annotated[
+        list[str] | None,
+        typer.Option(help="return a setting to the broker's value: NAME; repeatable"),
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="give it more partitions, so that it has this many")
+    ] = None,
+    bootstrap: BootstrapOption = None,
+) -> None:
+    """Change a topic's settings, or give it more partitions.
+
+    The settings change together, or none does. With more partitions, the messages of a key may go
+    to another partition than before.
+    """
+    configs, defaults = dict(map(config_pair, config or ())), default or []
+    if not (configs or defaults or partitions):
+        raise UsageError(
+            "there is nothing to change",
+            fix="give --config NAME=VALUE, --default NAME, or --partitions N",
+        )
+    if twice := sorted(configs.keys() & {*defaults}):
+        raise UsageError(f"{twice[0]} is in --config and in --default", fix="leave one of them out")
+    address = bootstrap_servers(bootstrap)
+    topic_metadata(address, topic)  # raises for a topic that does not exist
+    if configs or defaults:
+        alter_configs(address, topic, configs, defaults)
+        changes = [f"{name} is {value}" for name, value in configs.items()]
+        changes += [f"{name} is the broker's" for name in defaults]
+        print_status(f"altered {topic}: {', '.join(changes)}")
+    if partitions:
+        add_partitions(address, topic, partitions)
+        print_status(f"altered {topic}: it has {partitions} partitions")
 
 
 @topic_app.command()
@@ -147,8 +196,7 @@ def delete(
     topic_metadata(address, topic)  # raises for a topic that does not exist
     if not yes:
         confirm(f"delete {topic} and all its messages?")
-    admin = admin_client(address)
-    _wait(admin.delete_topics([topic]), address, f"delete {topic}")
+    delete_topic(address, topic)
     print_status(f"deleted {topic}")
 
 
@@ -215,36 +263,3 @@ def _message_counts(address: str, topics: Mapping[str, Any]) -> dict[str, int | 
         else None
         for name, some in places.items()
     }
-
-
-def _config_pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise UsageError(f"--config {text!r} is no NAME=VALUE", fix="--config retention.ms=-1")
-    return name, value
-
-
-def _wait(futures: dict[str, Any], address: str, what: str) -> None:
-    from confluent_kafka import KafkaError, KafkaException
-
-    for future in futures.values():
-        try:
-            future.result(_CHANGE_TIMEOUT_SECONDS)
-        except TimeoutError:
-            raise _no_answer(address, what, f"within {_CHANGE_TIMEOUT_SECONDS:.0f} s") from None
-        except KafkaException as error:
-            problem = error.args[0]
-            if problem.code() < 0:  # librdkafka's own codes: the broker has said nothing
-                raise _no_answer(address, what, f"({problem.str()})") from None
-            exists = problem.code() == KafkaError.TOPIC_ALREADY_EXISTS
-            raise RefusedError(
-                f"the broker refused to {what}: {problem.str()}",
-                fix="use it, or give another name; see `headworks topic list`" if exists else None,
-            ) from None
-
-
-def _no_answer(address: str, what: str, how: str) -> UnreachableError:
-    return UnreachableError(
-        f"the broker at {address} did not answer {how} to {what}",
-        fix="see `headworks topic list`, and try again if it did not happen",
-    )

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
-from headworks._cli import broker_address, no_broker, topic
+from headworks._cli import broker_address, no_broker, topic_changes
 from headworks._cli.broker_address import topics_metadata
 from headworks._cli.main import command_line
 from headworks._server.child_process import Service
@@ -176,7 +176,7 @@ def test_a_broker_that_goes_away_before_a_change_has_not_refused_it(
     gone = AdminClient(
         {"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": 1000, "log_level": 2}
     )
-    monkeypatch.setattr(topic, "admin_client", lambda _: gone)
+    monkeypatch.setattr(topic_changes, "admin_client", lambda _: gone)
     line = f"topic create never-created --bootstrap {broker.address}"
     done = CliRunner().invoke(command_line(), line.split())
     assert isinstance(done.exception, UnreachableError), done.output

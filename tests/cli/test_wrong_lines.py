@@ -49,6 +49,8 @@ REFUSED = (
     ("registry start --listen here", "is not HOST:PORT"),
     ("console start --listen x", "is not HOST:PORT"),
     ("topic create x --config compact", "is no NAME=VALUE"),
+    ("topic alter x", "there is nothing to change"),
+    ("topic alter x --config a.b=1 --default a.b", "in --config and in --default"),
     ("group delete g", "nobody can answer here: delete group g and its offsets?"),
     ("group reset g", "either --to a place, or by a --shift"),
     ("group reset g --to tomorrow", "--to 'tomorrow'"),

@@ -244,3 +244,36 @@ def test_a_topic_is_created_with_its_configs(broker: Service, registry: Service)
     found = admin.describe_configs([resource])[resource].result(30)
     assert found["cleanup.policy"].value == "compact"
     assert found["retention.ms"].value == "-1"
+
+
+def test_a_topic_is_altered(broker: Service, registry: Service) -> None:
+    run = partial(command, broker=broker, registry=registry)
+
+    def shown() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(
+            run("topic", "describe", name, "--format", "json").stdout
+        )
+        return {"partitions": len(found["partitions"]), "configs": found["configs"]}
+
+    name = "altered"
+    alter = partial(run, "topic", "alter", name)
+    missing = alter("--config", "retention.ms=1000")
+    assert (missing.returncode, f"no topic '{name}'" in missing.stderr) == (2, True)
+    assert run("topic", "create", name, "--partitions", "2").returncode == 0
+    until(lambda: shown() == {"partitions": 2, "configs": {}})
+    done = alter("--config", "retention.ms=3600000", "--config", "cleanup.policy=compact,delete")
+    assert done.stderr == (
+        "altered altered: retention.ms is 3600000, cleanup.policy is compact,delete\n"
+    )
+    both = {"cleanup.policy": "compact,delete", "retention.ms": "3600000"}
+    until(lambda: shown() == {"partitions": 2, "configs": both})
+    assert "setting: retention.ms=3600000\n" in run("topic", "describe", name).stderr
+    refused = alter("--config", "flush.ms=50", "--config", "retention.ms=soon", "--partitions", "3")
+    assert (refused.returncode, "retention.ms" in refused.stderr) == (4, True)
+    assert shown() == {"partitions": 2, "configs": both}, "all changes or none"
+    done = alter("--default", "cleanup.policy", "--config", "flush.ms=50", "--partitions", "3")
+    assert done.returncode == 0, done.stderr
+    expected = {"flush.ms": "50", "retention.ms": "3600000"}
+    until(lambda: shown() == {"partitions": 3, "configs": expected})
+    fewer = alter("--partitions", "1")
+    assert (fewer.returncode, "partitions" in fewer.stderr) == (4, True)
