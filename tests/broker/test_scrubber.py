@@ -59,6 +59,7 @@ def scrubbed(folder: Path, damage: Callable[[], None] = lambda: None) -> tuple[l
         async with asyncio.timeout(DEADLINE):
             while not scrubber.passes:
                 await asyncio.sleep(0.01)
+        await asyncio.sleep(0)  # the loop notes what the scrubber's thread has found
         scrubber.stop()
         flusher.stop()
         partition.stop("over")
