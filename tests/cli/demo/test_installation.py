@@ -30,6 +30,14 @@ def own_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield running
 
 
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Service]:
+    """A broker without the topics of other tests, which may be the demo's."""
+    start = ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "log")]
+    with child_process.start(start) as running:
+        yield running
+
+
 def settings(folder: Path, **values: str) -> Path:
     file = folder / "there.toml"
     file.write_text("".join(f'{name} = "{value}"\n' for name, value in values.items()))
@@ -67,16 +75,16 @@ def test_subjects_are_taken_away(own_registry: Service) -> None:
 
 
 def test_somebody_elses_subject_stops_the_demo_before_it_makes_a_topic(
-    broker: Service, own_registry: Service, tmp_path: Path
+    own_broker: Service, own_registry: Service, tmp_path: Path
 ) -> None:
     client = RegistryClient(own_registry.url)
     client.register("airlines-value", SCHEMA)
-    where = {"bootstrap": broker.address, "registry": own_registry.url}
+    where = {"bootstrap": own_broker.address, "registry": own_registry.url}
     file = settings(tmp_path, **where, warehouse=str(tmp_path / "warehouse"))
     done = run_command("demo", "--on", str(file))
     assert done.returncode == 2, done.stderr
     assert "already has the demo's airlines-value" in done.stderr
-    assert "airlines" not in topics_metadata(broker.address)
+    assert "airlines" not in topics_metadata(own_broker.address)
     assert client.subjects() == ["airlines-value"]
 
 
