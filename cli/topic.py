@@ -24,7 +24,6 @@ from headworks._cli.topic_changes import (
     add_partitions,
     alter_configs,
     config_pair,
-    configs_of,
     create_topic,
     delete_topic,
 )
@@ -129,7 +128,7 @@ def describe(
         consumer.close()
     header = ("partition", "broker", "first_offset", "next_offset", "messages")
     damage = _damage(address, topic, sorted(cluster.brokers))
-    configs = configs_of(address, topic)
+    configs = _own_configs(address, topic)
     if format is Format.JSON:
         rows_as_json = [dict(zip(header, row, strict=True)) for row in rows]
         shown_json = {"topic": topic, "partitions": rows_as_json}
@@ -137,7 +136,7 @@ def describe(
     else:
         shown = [("refused" if row[0] in refused else "away", row) for row in rows]
         print_table(header, [[word if v is None else v for v in row] for word, row in shown])
-        for name, value in configs.items():
+        for name, value in (configs or {}).items():
             print_status(f"setting: {name}={value}")
     for partition, broker in refused.items():
         print_status(f"broker {broker} does not serve {topic}[{partition}]: its log says why")
@@ -202,24 +201,48 @@ def delete(
 
 def _damage(address: str, topic: str, brokers: list[int]) -> list[str]:
     """Return the damage in a topic as its brokers report it; nothing from foreign brokers."""
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
+    from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]
 
-    admin = admin_client(address)
     lines: list[str] = []
     own = re.compile(rf"{re.escape(topic)}-\d+(:| is refused:)")
     for broker in brokers:
-        asked = admin.describe_configs([ConfigResource(ResourceType.BROKER, str(broker))])
-        try:
-            [configs] = [future.result(_TIMEOUT_SECONDS) for future in asked.values()]
-        except (KafkaException, TimeoutError) as error:
-            reason = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
-            print_status(f"broker {broker} does not tell whether anything is damaged: {reason}")
-            continue
+        what = f"broker {broker} does not tell whether anything is damaged"
+        configs = _configs(address, ResourceType.BROKER, str(broker), what) or {}
         known = configs.get(_DAMAGE_CONFIG)
         if known is not None and known.value:
             lines += [line for line in known.value.splitlines() if own.match(line)]
     return lines
+
+
+def _own_configs(address: str, topic: str) -> dict[str, str] | None:
+    """Return the settings that a topic does not take from its brokers; None if they do not tell."""
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+        ConfigSource,
+        ResourceType,
+    )
+
+    what = f"the settings of {topic} are not told"
+    found = _configs(address, ResourceType.TOPIC, topic, what)
+    if found is None:
+        return None
+    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return {name: found[name].value for name in sorted(found) if found[name].source == own}
+
+
+def _configs(address: str, kind: Any, name: str, failure: str) -> Mapping[str, Any] | None:
+    """Return the configs of a broker or topic; None, with a line that says why, if it fails."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+
+    admin = admin_client(address)
+    [future] = admin.describe_configs([ConfigResource(kind, name)]).values()
+    try:
+        found: Mapping[str, Any] = future.result(_TIMEOUT_SECONDS)
+    except (KafkaException, TimeoutError) as error:
+        reason = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
+        print_status(f"{failure}: {reason}")
+        return None
+    return found
 
 
 def _offset_bounds(consumer: KafkaConsumer, topic: str, partition: int) -> tuple[int, int] | None:

@@ -61,25 +61,6 @@ def add_partitions(address: str, topic: str, partitions: int) -> None:
     _wait(admin.create_partitions([wanted]), address, f"give {topic} {partitions} partitions")
 
 
-def configs_of(address: str, topic: str) -> dict[str, str]:
-    """Return the configs that a topic sets itself; none if the broker does not let you ask."""
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import (  # type: ignore[attr-defined]
-        ConfigResource,
-        ConfigSource,
-        ResourceType,
-    )
-
-    admin = admin_client(address)
-    [future] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
-    try:
-        found = future.result(_TIMEOUT_SECONDS)
-    except (KafkaException, TimeoutError):
-        return {}
-    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    return {name: found[name].value for name in sorted(found) if found[name].source == own}
-
-
 def config_pair(text: str) -> tuple[str, str]:
     """Read NAME=VALUE. Raises UsageError."""
     name, equals, value = text.partition("=")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -14,7 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
-from headworks._cli import broker_address, no_broker, topic_changes
+from headworks._cli import broker_address, no_broker, topic, topic_changes
 from headworks._cli.broker_address import topics_metadata
 from headworks._cli.main import command_line
 from headworks._server.child_process import Service
@@ -168,6 +169,22 @@ def test_a_command_names_the_reason_and_its_own_option(
         assert option in (done.exception.fix or "")
 
     within_some_time(check, 1.0, 5.0, 25.0)
+
+
+def test_settings_that_nobody_tells_are_not_said_to_be_none(
+    broker: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["--bootstrap", broker.address]
+    assert CliRunner().invoke(command_line(), ["topic", "create", "untold", *asked]).exit_code == 0
+    gone = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 2})
+    monkeypatch.setattr(topic, "admin_client", lambda _: gone)
+    monkeypatch.setattr(topic, "_TIMEOUT_SECONDS", 0.5)
+    shown = ["topic", "describe", "untold", "--format", "json", *asked]
+    done = CliRunner().invoke(command_line(), shown)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["configs"] is None
+    assert "the settings of untold are not told: " in done.stderr
+    assert "does not tell whether anything is damaged: " in done.stderr
 
 
 def test_a_broker_that_goes_away_before_a_change_has_not_refused_it(
