@@ -23,6 +23,16 @@ ARGUMENTS = (
 
 PATIENCE = 120_000  # milliseconds
 
+# The narrowest page of WCAG 2.2 (1.4.10), a phone, a tablet, and windows on each side of a layout.
+WIDTHS = (320, 390, 768, 1040, 1152, 1280)
+
+# Regions of tables that are narrower than these; a heatmap may be wider, and begins at its end.
+_CUT = """
+[...document.querySelectorAll(".scroll:has(table):not(.ends)")]
+  .filter(one => !one.closest("details") && one.scrollWidth > one.clientWidth + 1)
+  .map(one => one.ariaLabel || one.className)
+"""
+
 
 def chromium() -> str:
     """Its program; the calling test is skipped without it."""
@@ -56,3 +66,11 @@ def opened(browser: Browser, **options: Any) -> Iterator[Page]:
         assert not wrong
     finally:
         context.close()
+
+
+def assert_everything_fits(page: Page) -> None:
+    """Neither the page nor a table in it is wider than its place, in windows of every width."""
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, (page.url, width)
+        assert not page.evaluate(_CUT), (page.url, width)

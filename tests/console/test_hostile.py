@@ -16,7 +16,7 @@ from markupsafe import escape
 from playwright.sync_api import Browser
 
 from headworks._wire import prefix
-from tests.console.browser import PATIENCE
+from tests.console.browser import PATIENCE, assert_everything_fits, opened
 from tests.console.fetch import Fetch
 from tests.console.stage import Stage
 
@@ -54,6 +54,7 @@ PAYLOADS = (
     "$(touch pwned); `touch pwned` | & ; > pwned '\"",
 )
 TOPIC = "hostile"
+LONG = TOPIC + "a" * 53 + "." + "b" * 188  # the longest name of a topic
 # What no page of ours holds, and a payload would make.
 SEEDS = "img[src=x], svg[onload], iframe, base, style, [onfocus], [onmouseover], [hx-on]"
 SCHEMA: dict[str, Any] = {
@@ -164,3 +165,34 @@ def test_what_does_not_decode_is_said_in_its_row(hostile: Stage) -> None:
     assert problems[0] is None
     assert "magic byte" in problems[1]
     assert problems[2]
+
+
+def test_no_name_is_too_long_for_a_page(browser: Browser, stage: Stage) -> None:
+    address, registry = stage.stack.broker.address, stage.registry
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic(LONG, 1, 1)])[LONG].result(60)
+    field = {"name": "f" * 120, "type": "string", "doc": "d" * 200, "default": "v" * 200}
+    added = {"name": "g" * 120, "type": "string", "default": "w" * 200}
+    schema: dict[str, Any] = {"type": "record", "name": "N" * 120, "doc": "d" * 300}
+    schema["headworks"] = {"topic": LONG, "owner": "o" * 120}
+    for fields in ([field], [field, added]):
+        registry.register(f"{LONG}-value", json.dumps({**schema, "fields": fields}))
+    producer = Producer({"bootstrap.servers": address})
+    producer.produce(LONG, b"v" * 400, b"k" * 200, headers=[("h" * 100, b"v" * 100)])
+    assert producer.flush(60) == 0
+    group = Consumer({"bootstrap.servers": address, "group.id": LONG})
+    group.commit(offsets=[TopicPartition(LONG, 0, 1)], asynchronous=False)
+    group.close()
+    fetch = Fetch(stage.url)
+    for overview in ("/topics.json", "/groups.json", "/schemas.json"):
+        fetch.until(overview, lambda data: LONG in json.dumps(data))
+    fetch.until(f"/topics/{LONG}/messages.json", lambda data: data["rows"])
+    pages = ["/", "/topics", "/schemas", "/groups", "/lineage", f"/search?q={LONG[:60]}"]
+    pages += [
+        f"/topics/{LONG}/{page}" for page in ("messages", "messages/0/0", "charts", "lineage")
+    ]
+    pages += [f"/schemas/{LONG}-value/{page}" for page in ("versions", "usage")]
+    with opened(browser) as page:
+        for path in [*pages, f"/try?subject={LONG}-value", f"/groups/{LONG}/lag"]:
+            page.goto(stage.url + path)
+            assert_everything_fits(page)
