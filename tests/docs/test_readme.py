@@ -1,7 +1,7 @@
 """The README is true: every `sh` block of its tutorial runs, in order, in one empty folder.
 
-The block that starts `headworks up` runs in the background, on free ports; the rest follow as a
-reader would type them.
+The blocks that start `headworks up` and the loader run in the background, on free ports. The rest
+follow as a reader would type them, who waits until the loader has printed what is queried.
 """
 
 from __future__ import annotations
@@ -12,16 +12,21 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
 from headworks._cli.stack.ports import free_ports
+from tests.waiting import until
 
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parent.parent.parent
+LOADED = re.compile(r"^orders +orders +\d", re.MULTILINE)  # a line of the loader's table
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -66,39 +71,63 @@ def shell(command: str, folder: Path, env: dict[str, str]) -> subprocess.Complet
     )
 
 
+@contextmanager
+def background(command: str, folder: Path, env: dict[str, str], said: Path) -> Iterator[None]:
+    """Run a program of the tutorial that keeps running; Ctrl-C ends it well."""
+    program, *arguments = command.split()
+    with said.open("w") as out:
+        running = subprocess.Popen(
+            [program, *arguments],
+            cwd=folder,
+            env=env,
+            stdout=out,
+            stderr=out,
+            executable=shutil.which(program, path=env["PATH"]),
+        )
+    try:
+        yield
+    finally:
+        running.send_signal(signal.SIGINT)
+        assert running.wait(120) == 0, said.read_text()
+
+
 @pytest.mark.e2e
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_the_tutorial_runs(tmp_path: Path, reader: dict[str, str]) -> None:
     first, *blocks = tutorial()
+    (loader,) = (block for block in blocks if block.startswith("headworks load run --every"))
+    (hive,) = (f"127.0.0.1:{port}" for port in free_ports(1))
+    of_up, of_loader = tmp_path / "up.txt", tmp_path / "loader.txt"
+    outputs = [""]
     assert first.strip() == "headworks up"
-    up = subprocess.Popen(
-        ["headworks", "up"],
-        cwd=tmp_path,
-        env=reader,
-        stderr=subprocess.PIPE,
-        text=True,
-        executable=shutil.which("headworks", path=reader["PATH"]),
-    )
-    try:
-        assert_what_runs_where(block_of(up), tmp_path, reader)
-        outputs = [run_block(block, tmp_path, reader) for block in blocks]
-    finally:
-        up.send_signal(signal.SIGINT)
-        assert up.wait(120) == 0
-        up.communicate()
+    with ExitStack() as stack:
+        stack.enter_context(background(first, tmp_path, reader, of_up))
+        assert_what_runs_where(block_of(of_up), tmp_path, reader)
+        queries = 0
+        for block in blocks:
+            command = block.replace("127.0.0.1:10000", hive)
+            if block is loader:
+                stack.enter_context(background(command, tmp_path, reader, of_loader))
+                continue
+            if "headworks sql" in block:
+                queries += 1
+                until(partial(has_loaded, of_loader, queries), 120)
+            outputs.append(run_block(command, tmp_path, reader))
+    assert queries == 2
     everything = "\n".join(outputs)
     for promised in promises():
         assert promised in everything, promised
 
 
-def block_of(up: subprocess.Popen[str]) -> dict[str, str]:
+def has_loaded(of_loader: Path, times: int) -> bool:
+    return len(LOADED.findall(of_loader.read_text())) >= times
+
+
+def block_of(of_up: Path) -> dict[str, str]:
     """The lines that `headworks up` prints when everything runs, by their first word."""
-    assert up.stderr is not None
-    lines: list[str] = []
-    while not lines or "Ctrl-C" not in lines[-1]:
-        lines.append(up.stderr.readline())
-        assert lines[-1], f"headworks up ended: {''.join(lines)}"
+    until(lambda: "Ctrl-C" in of_up.read_text(), 120)
+    lines = of_up.read_text().splitlines(keepends=True)
     words = [line.split(maxsplit=1) for line in lines if not line.startswith(" ")]
     first = [name for name, *_ in words].index("console")
     return {name: text.strip() for name, text in words[first:]}
