@@ -68,6 +68,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
         sys.stdout.write(line.rstrip() + "\n")
         if number == 0:
             sys.stdout.write("  ".join("-" * width for width in widths) + "\n")
+    sys.stdout.flush()  # a command that keeps running may write to a file
 
 
 def print_rows(header: Sequence[str], rows: Sequence[Sequence[object]], format: Format) -> None:

@@ -46,8 +46,9 @@ def reader(tmp_path: Path) -> dict[str, str]:
     """The environment of somebody who follows the README, with ports of their own."""
     shutil.copytree(ROOT / "schemas", tmp_path / "schemas")
     broker, registry, console = (f"127.0.0.1:{port}" for port in free_ports(3))
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return {
-        **os.environ,
+        **buffered,
         "PATH": f"{os.environ.get('HEADWORKS_TEST_BIN') or Path(sys.executable).parent}{os.pathsep}"
         f"{os.environ['PATH']}",
         "XDG_STATE_HOME": str(
