@@ -12,6 +12,9 @@ Rules:
 - A consumer has left its group before it closes. If librdkafka gives it partitions while it closes,
   assigning them may wait for ever for an answer (librdkafka #4884), and holds Python's lock. If the
   last commits of a cooperative member are under way then, librdkafka ends it without leaving.
+- A consumer of a partition with damage closes after its last fetch was answered. After damage
+  librdkafka asks for an arbitrary offset. If it learns that this is out of range while it ends, its
+  thread waits for ever for a lock that it holds itself (librdkafka #4514).
 - The child keeps the parent's clients for ever: it never destroys, polls, or flushes them.
 - A child's own client is not destroyed at the end of the interpreter. The parent may have been
   resolving a name when it forked. The child then holds the lock of glibc's `getaddrinfo` for ever,
@@ -26,8 +29,8 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 _LEAVE_SECONDS = 5.0
 _LEAVE_POLL_SECONDS = 0.02
 _LEAVE_MESSAGES = 500  # of one poll
+_ANSWER_SECONDS = 1.0  # for the last fetches of partitions with damage
 _GREENLETS = ("gevent", "eventlet")
 _GREENLET_PAUSE_SECONDS = 0.02
 _METADATA_SECONDS = 1.0
@@ -110,6 +114,7 @@ class KafkaConsumer(confluent_kafka.Consumer):
     def __init__(self, properties: Mapping[str, Any]) -> None:
         with _refusals(properties):
             super().__init__({"check.crcs": True, **properties})
+        self._is_open = True
         self._is_member = False  # whether it has subscribed, and is not closed
         self._is_static = "group.instance.id" in properties
         # A classic member has its id from the broker, until it leaves. Others keep their own.
@@ -124,11 +129,31 @@ class KafkaConsumer(confluent_kafka.Consumer):
     def close(self) -> None:
         """Leave the group, and close; see the rules above. Messages not consumed are dropped."""
         was_member, self._is_member = self._is_member, False
+        was_open, self._is_open = self._is_open, False
         try:
+            lost = self._damaged_places() if was_open else []
             if was_member:
                 self._leave()
+            elif lost:
+                self.unassign()
+            self._await_answers([*lost, *lost])  # a fetch may begin during the first round
         finally:
             super().close()
+
+    def _damaged_places(self) -> list[confluent_kafka.TopicPartition]:
+        if not _with_damage:
+            return []
+        return [one for one in self.assignment() if (one.topic, one.partition) in _with_damage]
+
+    def _await_answers(self, places: Iterable[confluent_kafka.TopicPartition]) -> None:
+        """Wait until their leaders have answered a last request, and so all before it."""
+        deadline = time.monotonic() + _ANSWER_SECONDS
+        with suppress(confluent_kafka.KafkaException):  # the broker is away, and answers nothing
+            for place in places:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self.get_watermark_offsets(place, timeout=left)
 
     def _leave(self) -> None:
         """Serve rebalances until it has left; a static member, until nearly none can follow.
@@ -161,6 +186,14 @@ class KafkaConsumer(confluent_kafka.Consumer):
                 break
             time.sleep(min(left, _GREENLET_PAUSE_SECONDS))
         return found
+
+
+_with_damage: set[tuple[str, int]] = set()  # partitions, and the reports of this process alone
+
+
+def note_damage(topic: str, partition: int) -> None:
+    """Have consumers of this partition close with care from now on."""
+    _with_damage.add((topic, partition))
 
 
 _of_this_process: weakref.WeakSet[KafkaProducer | KafkaConsumer] = weakref.WeakSet()

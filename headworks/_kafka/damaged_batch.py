@@ -22,7 +22,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, TopicPartition
 
 from headworks._kafka.client_properties import READ_AHEAD
-from headworks._kafka.clients import KafkaConsumer
+from headworks._kafka.clients import KafkaConsumer, note_damage
 from headworks.errors import CorruptError, UnreachableError
 
 _TIMEOUT_SECONDS = 30.0
@@ -88,7 +88,9 @@ def damaged_batch(
         return None
     base = max(0, message.offset() or 0)
     first = base if position is None else max(base, position)
-    return DamagedBatch(message.topic() or "", message.partition() or 0, first, problem.str())
+    found = DamagedBatch(message.topic() or "", message.partition() or 0, first, problem.str())
+    note_damage(found.topic, found.partition)
+    return found
 
 
 def offset_after(
@@ -176,6 +178,7 @@ class _Search:
             if problem.code() == KafkaError._AUTO_OFFSET_RESET:
                 return self._log_end()
             if problem.code() in _DAMAGE_CODES:
+                note_damage(place.topic, place.partition)
                 return self._next_damaged(problem.code(), found)
             reason = problem.str()
         raise UnreachableError(

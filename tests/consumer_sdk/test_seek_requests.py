@@ -11,10 +11,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from consumer_sdk import Consumer
-from headworks._server import child_process
 from headworks._server.child_process import Service
 from producer_sdk import Producer
-from tests.broker.test_logs import page, sample
+from tests.broker.counting import counting_broker, list_offsets_requests
 from tests.producer_sdk.events import AT, Site, new_site
 
 pytestmark = pytest.mark.e2e
@@ -25,8 +24,7 @@ BEFORE_1970 = datetime(1970, 1, 1, tzinfo=UTC) - timedelta(milliseconds=1)
 
 @pytest.fixture
 def counting(tmp_path: Path) -> Iterator[Service]:
-    listen = ["broker", "start", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "log")]
-    with child_process.start([*listen, "--metrics", "127.0.0.1:0"]) as broker:
+    with counting_broker(tmp_path / "log") as broker:
         yield broker
 
 
@@ -41,11 +39,6 @@ def site(tmp_path: Path, counting: Service, registry: Service) -> Site:
         for number, user in enumerate(USERS):
             producer.send(site.visit(user, at=AT + timedelta(minutes=number)))
     return site
-
-
-def asked(broker: Service) -> float:
-    """How often the broker was asked for offsets."""
-    return sample(page(broker).data.decode(), "headworks_broker_requests_total", api="list_offsets")
 
 
 def read(consumer: Consumer[Any], count: int) -> set[str]:
@@ -63,17 +56,19 @@ def test_one_request_finds_the_places_of_all_partitions(site: Site, counting: Se
         [site.one.Visit], group="g", bootstrap=site.bootstrap, registry=site.registry
     ) as c:
         assert read(c, len(USERS)) == set(USERS)
-        before = asked(counting)
+        before = list_offsets_requests(counting)
         c.rewind("earliest")
-        assert asked(counting) - before == 1
+        assert list_offsets_requests(counting) - before == 1
         assert read(c, len(USERS)) == set(USERS)
-        before = asked(counting)
+        before = list_offsets_requests(counting)
         c.rewind("latest")
-        assert asked(counting) - before == 1
+        assert list_offsets_requests(counting) - before == 1
         assert c.poll(1.0) is None
-        before = asked(counting)
+        before = list_offsets_requests(counting)
         c.rewind(AT + timedelta(minutes=20))
-        assert asked(counting) - before == 2, "a partition without later messages stays at its end"
+        assert list_offsets_requests(counting) - before == 2, (
+            "a partition without later messages stays at its end"
+        )
         assert read(c, 10) == set(USERS[20:])
         assert c.poll(1.0) is None
         c.rewind(BEFORE_1970)

@@ -16,6 +16,7 @@ from headworks._kafka.damaged_batch import DamagedBatch, damaged_batch, offset_a
 from headworks._kafka.records import Batch
 from headworks._server.child_process import Service
 from headworks.errors import UnreachableError
+from tests.broker.counting import counting_broker, list_offsets_requests
 from tests.damage import PATIENCE, batches, flip_bit, produce_batches, segment
 from tests.waiting import until
 
@@ -46,6 +47,7 @@ class Log:
         found: list[confluent_kafka.Message] = []
         while not found or found[-1].error() is None:
             found += consumer.consume(1, PATIENCE)
+            damaged_batch(found[-1])  # so that it closes with care
         consumer.close()
         return found
 
@@ -122,6 +124,28 @@ def test_damaged_batches_of_any_length_are_stepped_over_up_to_the_first_intact_o
         after = rotten.after(at)
         assert after in (at + batch, 4 * batch)
         at = after
+
+
+@pytest.mark.parametrize("rotten", [False, True])
+def test_a_consumer_of_damage_ends_after_its_broker_has_answered(
+    tmp_path: Path, *, rotten: bool
+) -> None:
+    """librdkafka hangs if it is refused a fetch while it ends: see the rules of `clients`."""
+    topic = f"ended-{rotten}"
+    with counting_broker(tmp_path / "log") as counting:
+        produce_batches(counting.address, topic, VALUES, batch=10)
+        path = segment(tmp_path / "log", topic)
+        if rotten:
+            flip_bit(path, batches(path)[2])
+        consumer = KafkaConsumer({"bootstrap.servers": counting.address, "group.id": "damage"})
+        consumer.assign([TopicPartition(topic, 0, 20)])
+        (event,) = consumer.consume(1, PATIENCE)
+        assert (damaged_batch(event) is not None) == rotten
+        consumer.get_watermark_offsets(TopicPartition(topic, 0))
+        before = list_offsets_requests(counting)
+        consumer.close()
+        assert (list_offsets_requests(counting) > before) == rotten
+        consumer.close()
 
 
 @pytest.mark.our_broker("Kafka does not read what it stores")
