@@ -100,6 +100,7 @@ class Model:
     snapshots_lost: bool = (
         False  # in this restart or an earlier one: none are made for old segments
     )
+    lost_before: int = 0  # no snapshot told the last restart what lies before this offset
 
     @property
     def stable(self) -> int:
@@ -170,11 +171,22 @@ _REMOVED_BEFORE_A_RESTART = [
     ("end", 6, False),
 ]
 
+# The restart forgets where a transaction began, behind which another one is open.
+_BEGINNING_REMOVED = [
+    ("append", [b"a"] * 3, 5),
+    ("append", [b"a"] * 2, 6),
+    ("append", [b"a"], 5),
+    ("delete", 0.5),
+    ("restart", {".producers", ".index"}, False),
+    ("end", 6, False),
+]
+
 
 @settings(max_examples=_EXAMPLES, deadline=None)
 @given(st.lists(_step, min_size=4, max_size=30), st.booleans(), st.booleans())
 @example(steps=_REMOVED_AFTER_A_RESTART, compacted=False, small=True)
 @example(steps=_REMOVED_BEFORE_A_RESTART, compacted=False, small=False)
+@example(steps=_BEGINNING_REMOVED, compacted=False, small=True)
 def test_a_reader_of_committed_records_agrees_with_a_model(
     steps: list[tuple[object, ...]], compacted: bool, small: bool
 ) -> None:
@@ -189,6 +201,8 @@ def test_a_reader_of_committed_records_agrees_with_a_model(
         log, model = opened(folder, config), Model()
         for step in steps:
             log = _take(log, model, step, folder, config)
+            if log.last_stable_offset != model.stable:  # it may show long after the restart
+                model.forget_removed(model.lost_before)
             assert log.last_stable_offset == model.stable
             assert log.log_end_offset == model.next
             found, expected = read_committed(log), model.committed()
@@ -242,10 +256,8 @@ def _take(
                 path.unlink()
         log = opened(folder, config)
         model.snapshots_lost |= bool(lost)
-        known = {by for by in model.open if log.producers.transactions.is_open(by)}
-        agrees = known == {*model.open} and log.last_stable_offset == model.stable
-        if model.snapshots_lost and not agrees:
-            model.forget_removed(log.segments[0].base_offset)
+        if model.snapshots_lost:
+            model.lost_before = log.segments[0].base_offset
     return log
 
 
