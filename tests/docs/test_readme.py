@@ -26,7 +26,8 @@ from tests.waiting import until
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parent.parent.parent
-LOADED = re.compile(r"^orders +orders +\d", re.MULTILINE)  # a line of the loader's table
+LOADED = re.compile(r"^orders +orders +\d+ +(\d+)", re.MULTILINE)  # the rows of one load
+ORDERS = 3  # of each run of order.py
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -113,7 +114,7 @@ def test_the_tutorial_runs(tmp_path: Path, reader: dict[str, str]) -> None:
                 continue
             if "headworks sql" in block:
                 queries += 1
-                until(partial(has_loaded, of_loader, queries), 120)
+                until(partial(has_loaded, of_loader, queries * ORDERS), 120)
             outputs.append(run_block(command, tmp_path, reader))
     assert queries == 2
     everything = "\n".join(outputs)
@@ -121,8 +122,8 @@ def test_the_tutorial_runs(tmp_path: Path, reader: dict[str, str]) -> None:
         assert promised in everything, promised
 
 
-def has_loaded(of_loader: Path, times: int) -> bool:
-    return len(LOADED.findall(of_loader.read_text())) >= times
+def has_loaded(of_loader: Path, rows: int) -> bool:
+    return sum(int(loaded) for loaded in LOADED.findall(of_loader.read_text())) >= rows
 
 
 def block_of(of_up: Path) -> dict[str, str]:
